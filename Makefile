@@ -23,7 +23,7 @@ run-setup:
 	@scripts/setup run "$(PYTHON)" "$(VENV)"
 
 demo: run-setup  ## watch two applications run inside the quotas of a simulated provider, on SQLite files
-	@$(BIN)/python -m tidemill_apps.demo
+	@$(BIN)/tidemill demo
 
 test: setup  ## every test
 	@scripts/test "$(VENV)"
@@ -64,18 +64,18 @@ bench-quota:  ## kept quotas beside Celery, BullMQ and simple rules (QUOTA=--qui
 	@$(VENV)-quota/bin/python -m benchmarks.quota $(QUOTA)
 
 bench-pages: setup  ## how long pages take with a million jobs in the store (PAGES="--store sqlite" for one kind)
-	@$(BIN)/python -m benchmarks.pages $(PAGES)
+	@$(BIN)/python -m benchmarks.page_speed $(PAGES)
 
 bench-retention: setup  ## whether each store stays the same size at 1 000 jobs/s (RETENTION="--store sqlite --seconds 60")
 	@$(BIN)/python -m benchmarks.retention $(RETENTION)
 
 chaos: setup  ## the long run: kills and stops on every store, simulated histories (CHAOS_SECONDS per store, HISTORIES)
 	TIDEMILL_CHAOS_SECONDS=$(CHAOS_SECONDS) TIDEMILL_CHAOS_RATE=$(CHAOS_RATE) TIDEMILL_CHAOS_CONCURRENCY=100 \
-		TIDEMILL_HISTORIES=$(HISTORIES) TIDEMILL_QUOTA_SEEDS=30 TIDEMILL_HTTP_SEEDS=3 TIDEMILL_LATE_RUNS=3 TIDEMILL_NETWORK_ROUNDS=50 \
-		TIDEMILL_LOCKSTEP_EXAMPLES=$(LOCKSTEP) TIDEMILL_EVERY_ZONE=1 TIDEMILL_SCHEDULES=10000 TIDEMILL_KILLED_LEADERS=50 TIDEMILL_KILLED_FLOWS=100 TIDEMILL_FRESH_FILES=1000 \
+		TIDEMILL_HISTORIES=$(HISTORIES) TIDEMILL_QUOTA_SEEDS=30 TIDEMILL_HTTP_SEEDS=3 TIDEMILL_SLOW_CONNECTION_RUNS=3 TIDEMILL_NETWORK_ROUNDS=50 \
+		TIDEMILL_LOCKSTEP_EXAMPLES=$(LOCKSTEP) TIDEMILL_EVERY_ZONE=1 TIDEMILL_SCHEDULES=10000 TIDEMILL_KILLED_LEADERS=50 TIDEMILL_KILLED_FLOWS=100 TIDEMILL_NEW_FILES=1000 \
 		TIDEMILL_FAN_OUT=10000 TIDEMILL_FUZZ=200 TIDEMILL_MUSIC_FULL=1 \
 		$(BIN)/python -m pytest -o timeout=3600 tests/chaos tests/simulation/test_histories.py tests/simulation/flows \
-		tests/quotas tests/schedules tests/flows/test_processes.py tests/flows/test_wide.py tests/stores/redis/test_short_steps.py tests/web/test_fuzz.py \
+		tests/quotas tests/schedules tests/flows/test_processes.py tests/flows/test_wide_fan_out.py tests/stores/redis/test_script_duration.py tests/web/test_fuzz.py \
 		tests/apps/music/test_acceptance.py \
 		$(foreach store,sqlite redis postgres,tests/conformance/test_$(store).py::test_lockstep_with_memory)
 

@@ -1,10 +1,10 @@
-"""Speed beside its peers, on the same machine in the same run: on Redis, on PostgreSQL, in a SQLite file.
+"""Compares the speed of Tidemill and its peers on Redis, PostgreSQL and SQLite, on one machine in one run.
 
-Every number comes from fresh processes on an empty store; the queues take turns inside each round, so that a
-slow minute of the machine hits all of them. What is printed is the median of the rounds with its spread.
-`python -m benchmarks.run --help` says what can be chosen.
+Every number comes from new processes on an empty store. The queues take turns inside each round, so that
+a slow minute of the machine affects all of them. The report shows the median of the rounds with its
+spread. `python -m benchmarks.run --help` lists the options.
 
-`plan` says what is measured of whom, `targets` what Tidemill sets out to reach. `run` starts one `probe`
-per measurement; its `measure` asks the queue through an `adapter`, and has workers started by `team`, which
-note in a `tally` what they start. `report`, `chart` and `page` show it.
-"""
+`plan` lists the measurements per queue, and `targets` the goals of Tidemill. `run` starts one
+`measurement_process` per measurement. It runs a function of `measurements` on an `adapters` class.
+`worker_processes` starts the workers, which count the jobs they start in a `start_log`. `report`,
+`chart` and `report_page` show the results."""

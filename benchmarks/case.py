@@ -1,26 +1,26 @@
-"""One measurement of one queue: what a process is told that measures it."""
+"""The parameters of one measurement of one queue."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.adapters import Adapter, FlowAdapter, load, load_flows
-from benchmarks.places import Place
+from benchmarks.adapters import Adapter, FlowAdapter, load_adapter, load_flow_adapter
+from benchmarks.empty_stores import EmptyStore
 
 
 @dataclass(frozen=True)
 class Case:
-    """`size` is a number of jobs or seconds, as the measurement says; `folder` is for its own files."""
+    """One measurement. `size` is a number of jobs or of seconds; `folder` is for temporary files."""
 
     measurement: str
     queue: str
-    place: Place
+    place: EmptyStore
     size: float
     folder: Path
 
     def adapter(self) -> Adapter:
-        return load(self.place.store, self.queue)
+        return load_adapter(self.place.store, self.queue)
 
     def flows(self) -> FlowAdapter:
-        return load_flows(self.place.store, self.queue)
+        return load_flow_adapter(self.place.store, self.queue)

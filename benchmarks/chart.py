@@ -1,4 +1,4 @@
-"""The figures people compare, as one picture: a bar per queue, Tidemill's in its own colour."""
+"""Draws the most compared figures as a bar chart; Tidemill's bars have a separate colour."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _opening(store: str, height: int) -> Iterator[str]:
 
 
 def _medians(panel: Panel, results: Results) -> dict[str, float]:
-    """Best first."""
+    """Returns the median of each queue, the best first."""
     values = {
         queue: statistics.median(figures[panel.figure] for figures in rounds if figures)
         for queue, rounds in results.get(panel.measurement, {}).items()

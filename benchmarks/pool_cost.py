@@ -1,11 +1,11 @@
-"""What a pool costs a job that does nothing: drained with a pool that never refuses, and without one.
+"""Measures the cost of a pool per no-op job: a drain with a pool that never refuses, and one without a
+pool.
 
     python -m benchmarks.pool_cost [jobs] [--store sqlite] [--profile]
 
-One process, its default settings, a pool of 1e9 requests a minute: wide enough that only its bookkeeping
-is seen. Printed are jobs a second and the CPU time a job took, in turns, so that a slow minute of the
-machine hits all of them.
-"""
+Runs one process with default settings. The pool allows 1e9 requests a minute, so that only its
+bookkeeping is measured. Prints jobs per second and CPU time per job. The runs alternate, so that a slow
+minute of the machine affects all of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROUNDS = 3
 
 
 async def drain(store: str, jobs: int, folder: Path, *, pooled: bool) -> tuple[float, float]:
-    """Jobs a second, and microseconds of CPU time a job."""
+    """Returns jobs per second, and microseconds of CPU time per job."""
     url = "memory://" if store == "memory" else f"sqlite:///{folder}/jobs.db"
     app = Tidemill(url)
     wide = app.pool("wide", Limit.requests(1e9, per="minute"))
@@ -42,14 +42,14 @@ async def drain(store: str, jobs: int, folder: Path, *, pooled: bool) -> tuple[f
 
 
 async def _noop(number: int) -> None:
-    """Does nothing, on purpose."""
+    """The no-op handler."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("jobs", nargs="?", type=int, default=5_000)
     parser.add_argument("--store", action="append", choices=STORES)
-    parser.add_argument("--profile", action="store_true", help="of the runs with a pool only")
+    parser.add_argument("--profile", action="store_true", help="profile only the runs with a pool")
     arguments = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     profile = cProfile.Profile() if arguments.profile else None

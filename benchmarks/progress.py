@@ -1,20 +1,19 @@
-"""How far a run is, and about how long it will still take."""
+"""The progress of a run, and an estimate of the remaining time."""
 
 from __future__ import annotations
 
 import time
 
-from benchmarks.plan import Plan
+from benchmarks.plan import MeasurementPlan
 
 ENOUGH = 5
-"""Measurements after which the machine's own pace is known."""
+"""Measurements after which the speed of this machine is known."""
 
 
 class Progress:
-    """The plan says about how long each measurement takes; the ones that are done say how much slower or
-    faster this machine is, or a quick look."""
+    """Estimates the remaining time from the plan's durations, scaled by the measurements that are done."""
 
-    def __init__(self, left: list[tuple[Plan, str]]) -> None:
+    def __init__(self, left: list[tuple[MeasurementPlan, str]]) -> None:
         self._expected = [plan.seconds for plan, _ in left]
         self._done = 0
         self._began = time.monotonic()
@@ -23,7 +22,7 @@ class Progress:
         return f"{len(self._expected)} measurements, about {_minutes(sum(self._expected))} at full length"
 
     def step(self) -> str:
-        """One more is done."""
+        """Counts one finished measurement and returns the progress line."""
         self._done += 1
         spent = time.monotonic() - self._began
         count = f"{self._done}/{len(self._expected)}"

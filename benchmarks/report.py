@@ -1,4 +1,4 @@
-"""Results of one store as Markdown: the targets first, then every number with its spread."""
+"""Renders the results of one store as Markdown: the targets first, then every number with its spread."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.chart import chart
-from benchmarks.kept import Run
-from benchmarks.targets import TARGETS, Results, Source
+from benchmarks.saved_runs import SavedRun
+from benchmarks.targets import TARGETS, Results, TargetSource
 
 NAMES = {"redis": "Redis", "postgres": "PostgreSQL", "sqlite": "SQLite"}
 
 
-def save(kept: Path, run: Run) -> None:
-    """Beside the file it is kept in."""
+def save(kept: Path, run: SavedRun) -> None:
+    """Writes the report next to the file of results."""
     report = markdown(run)
     kept.with_suffix(".md").write_text(report)
     kept.with_suffix(".svg").write_text(chart(NAMES[run.store], run.results))
     print(f"\n{report}\nWritten to {kept}, .md and .svg")
 
 
-def markdown(run: Run) -> str:
+def markdown(run: SavedRun) -> str:
     lines = [f"# Tidemill on {NAMES[run.store]}, beside its peers", ""]
     lines += [f"- {name}: {value}" for name, value in run.about.items()]
     lines += steadiness(run)
@@ -31,17 +31,17 @@ def markdown(run: Run) -> str:
     return "\n".join(lines) + "\n"
 
 
-def steadiness(run: Run) -> Iterator[str]:
-    """Durable figures are the disk's figures: say how steady it was."""
+def steadiness(run: SavedRun) -> Iterator[str]:
+    """Yields a sentence about the disk's variance, because it determines the durable figures."""
     bare = {"sqlite": "bare", "postgres": "bare-async"}.get(run.store)
-    commits = Source("enqueue_lone", (bare,), "jobs_per_second").rounds(run.results) if bare else {}
+    commits = TargetSource("enqueue_lone", (bare,), "jobs_per_second").rounds(run.results) if bare else {}
     if commits:
         low, high = min(commits.values()), max(commits.values())
         remark = "; the disk was shared, read durable figures as ratios only" if high > 1.5 * low else ""
         yield f"- disk: {short(low)} to {short(high)} bare durable commits a second{remark}"
 
 
-def targets(run: Run) -> Iterator[str]:
+def targets(run: SavedRun) -> Iterator[str]:
     yield "| what | target | median of the rounds | lowest to highest | |"
     yield "|---|---|---|---|---|"
     for target in TARGETS[run.store]:
@@ -54,7 +54,7 @@ def targets(run: Run) -> Iterator[str]:
         yield f"| {goal} | {median_and_spread(values)} | {verdict} |"
 
 
-def failures(run: Run) -> Iterator[str]:
+def failures(run: SavedRun) -> Iterator[str]:
     if run.failed:
         yield from ("## What did not run", "", *(f"- {line}" for line in dict.fromkeys(run.failed)), "")
 
@@ -78,7 +78,7 @@ def short(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def settings(run: Run) -> Iterator[str]:
+def settings(run: SavedRun) -> Iterator[str]:
     yield "| queue | settings | when it forgets a job |"
     yield "|---|---|---|"
     for queue, (said, acknowledges) in sorted(run.how.items()):

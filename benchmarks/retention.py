@@ -1,18 +1,18 @@
-"""Whether a store stays the same size, and as fast, while jobs come and go for a long time.
+"""Checks that a store keeps its size and speed while jobs come and go for a long time.
 
     python -m benchmarks.retention [--store sqlite] [--seconds 600] [--rate 1000] [--keep 5000]
 
 Sends `--rate` jobs a second to a worker whose queue keeps `--keep` done jobs, on a private store of each
-kind. The worker prunes every 30 s, its default. A row is printed for each minute: the largest size of the
-store (file, memory or database), started jobs, the time from sending to the start of the handler, and the
+kind. The worker prunes every 30 s, its default. Prints one row per minute: the largest size of the store
+(file, memory or database), started jobs, the time from sending to the start of the handler, and the
 largest number of done jobs. The verdict:
 
     flat      the store is less than 5 % larger in the last third of the run than before
     claims    the median start of the last third takes at most 1.5 times as long as that of the first
 
-A store remembers the ids of pruned jobs for an hour and grows by them until then. `--ids-seconds` shortens
-the hour for this run (default: a tenth of the run). The program ends with an error when a store fails.
-"""
+A store remembers the ids of pruned jobs for an hour, and grows by them until then. `--ids-seconds`
+shortens the hour for this run (default: a tenth of the run). The program exits with an error if a store
+fails."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from statistics import median, quantiles
 
 import msgspec
 
-from benchmarks.places import Place, places
+from benchmarks.empty_stores import EmptyStore, create_factory
 from benchmarks.plan import STORES
 from tidemill import Retention, Tidemill
 from tidemill.client.task import Task
@@ -44,7 +44,7 @@ MOST_GROWTH, MOST_SLOWDOWN = 1.05, 1.5
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """What one second of the run looked like. `waited` are milliseconds from sending to start."""
+    """One second of the run. `waited` are milliseconds from sending to start."""
 
     at: float
     size: int
@@ -70,9 +70,9 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Run:
-    """Sends, and looks at the store once a second."""
+    """Sends jobs, and samples the store once a second."""
 
-    def __init__(self, place: Place, rate: int, keep: int) -> None:
+    def __init__(self, place: EmptyStore, rate: int, keep: int) -> None:
         url = f"sqlite:///{place.url}/jobs.db" if place.store == "sqlite" else place.url
         self.app, self._place, self._rate = Tidemill(url), place, rate
         self.app.queue(QUEUE, keep_done=Retention(count=keep))
@@ -99,7 +99,7 @@ class Run:
         return self.samples
 
     async def _send(self, seconds: float) -> None:
-        """By the clock: what a slow second left undone is sent in the next one."""
+        """Sends jobs by the clock: after a slow second, the next one catches up."""
         began, sent = time.monotonic(), 0
         while (passed := time.monotonic() - began) < seconds:
             due = int(passed * self._rate) - sent
@@ -144,8 +144,8 @@ def _rows(samples: list[Sample], seconds: float) -> Iterator[str]:
 
 
 @contextmanager
-def _quiet_place(store: str) -> Iterator[Place]:
-    with places(store, None) as some, some.empty() as place:
+def _quiet_place(store: str) -> Iterator[EmptyStore]:
+    with create_factory(store, None) as some, some.empty() as place:
         yield place
 
 
@@ -161,7 +161,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.seconds < LEAST_SECONDS:
         parser.error(f"--seconds: must be {LEAST_SECONDS:g} or more, is {arguments.seconds:g}")
-    jobs.MEMORY_OF_IDS = arguments.ids_seconds or arguments.seconds / 10
+    jobs.KNOWN_ID_SECONDS = arguments.ids_seconds or arguments.seconds / 10
     failed = False
     for store in arguments.store or STORES:
         with _quiet_place(store) as place:
@@ -169,7 +169,7 @@ def main() -> None:
             samples = asyncio.run(run.run(arguments.seconds))
         print(
             f"{store}: {arguments.rate} jobs/s for {arguments.seconds:.0f} s, {arguments.keep} kept, "
-            f"ids remembered for {jobs.MEMORY_OF_IDS:.0f} s"
+            f"ids remembered for {jobs.KNOWN_ID_SECONDS:.0f} s"
         )
         print("      s    MB at most  started/s  median ms     p99 ms  most done")
         print("\n".join(_rows(samples, arguments.seconds)))

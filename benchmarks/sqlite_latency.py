@@ -57,7 +57,7 @@ def write_and_sync(folder: Path) -> None:
 
 
 async def send(path: Path, jobs: int) -> list[float]:
-    """The latency of each job. The first one, which waits for the worker to be up, does not count."""
+    """Returns the latency of each job, without the first one, which waits for the worker's start."""
     app, start = application(path)
     async with app:
         await (await start.enqueue(time.monotonic())).result(timeout=RESULT_TIMEOUT)
@@ -95,7 +95,7 @@ def main() -> int:
     )
     parser.add_argument("jobs", type=int, nargs="?", default=1000)
     parser.add_argument("--neighbours", type=int, default=2)
-    parser.add_argument("--folder", type=Path, default=Path(), help="on the disk that is measured")
+    parser.add_argument("--folder", type=Path, default=Path(), help="a folder on the measured disk")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=asked.folder, prefix="sqlite-latency-") as folder:
         latencies = measure(Path(folder).absolute(), asked.jobs, asked.neighbours)

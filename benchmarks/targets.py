@@ -1,8 +1,7 @@
-"""What Tidemill sets out to reach, as ratios wherever a ratio is possible.
+"""The performance targets of Tidemill, as ratios where possible.
 
-A target names its own number and, for a ratio, the number it is divided by. Ratios are taken round
-by round, so that both numbers come from the same minute of the machine.
-"""
+A target names its number and, for a ratio, the number to divide by. Ratios are computed per round, so
+that both numbers come from the same minute of the machine."""
 
 from __future__ import annotations
 
@@ -14,19 +13,20 @@ from benchmarks.plan import POSTGRES_PEERS, REDIS_PEERS, REDIS_PYTHON
 
 Rounds = list[dict[str, float]]
 Results = dict[str, dict[str, Rounds]]
-"""By measurement and queue, of one store; a round that failed has no figures."""
+"""Results of one store by measurement and queue; a failed round has no figures."""
 
 
 @dataclass(frozen=True)
-class Source:
-    """One queue's figure; of several queues the highest in each round."""
+class TargetSource:
+    """The figure of one queue; of several queues, the highest in each round."""
 
     measurement: str
     queues: tuple[str, ...]
     figure: str
 
     def rounds(self, results: Results) -> dict[int, float]:
-        """By the number of the round. One in which a queue failed says nothing: it may be the highest."""
+        """Returns the figure by the number of the round. Skips rounds in which a queue failed: it could be
+        the highest."""
         each = [self._of(queue, results) for queue in self.queues]
         in_turn = enumerate(zip(*(rounds for rounds in each if set(rounds) - {None}), strict=False))
         return {number: max(values) for number, values in in_turn if None not in values}
@@ -38,14 +38,14 @@ class Source:
 @dataclass(frozen=True)
 class Target:
     what: str
-    own: Source
+    own: TargetSource
     bound: Literal["at least", "at most"]
     goal: float
     unit: str = "x"
-    against: Source | None = None
+    against: TargetSource | None = None
 
     def reached(self, results: Results) -> list[float]:
-        """One value per round; empty when it was not measured."""
+        """Returns one value per round; empty if it was not measured."""
         own = self.own.rounds(results)
         if self.against is None:
             return list(own.values())
@@ -61,20 +61,21 @@ SPEED = "jobs_per_second"
 
 
 def _faster(what: str, own: tuple[str, str], goal: float, *others: str, than: str = "") -> Target:
-    """At least `goal` times as many jobs a second as the fastest of `others`, at the same or `than`."""
+    """At least `goal` times the jobs per second of the fastest of `others`, in the same measurement or in
+    `than`."""
     measurement, queue = own
-    against = Source(than or measurement, others, SPEED)
-    return Target(what, Source(measurement, (queue,), SPEED), "at least", goal, against=against)
+    against = TargetSource(than or measurement, others, SPEED)
+    return Target(what, TargetSource(measurement, (queue,), SPEED), "at least", goal, against=against)
 
 
 def _below(what: str, goal: float, unit: str, of: tuple[str, str, str]) -> Target:
     measurement, queue, figure = of
-    return Target(what, Source(measurement, (queue,), figure), "at most", goal, unit)
+    return Target(what, TargetSource(measurement, (queue,), figure), "at most", goal, unit)
 
 
 def _grows(what: str, goal: float, measurement: str, than: tuple[str, str] | None = None) -> Target:
-    first = Source(*_where(than or (measurement, "first_us")))
-    return Target(what, Source(measurement, ("tidemill",), "last_us"), "at most", goal, against=first)
+    first = TargetSource(*_where(than or (measurement, "first_us")))
+    return Target(what, TargetSource(measurement, ("tidemill",), "last_us"), "at most", goal, against=first)
 
 
 def _where(of: tuple[str, str]) -> tuple[str, tuple[str, ...], str]:

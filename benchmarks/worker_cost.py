@@ -1,11 +1,10 @@
-"""What the worker itself costs per no-op job: CPU time over a stand-in store that costs next to nothing.
+"""Measures the CPU time of the worker per no-op job, on a fake store that costs next to nothing.
 
     python benchmarks/worker_cost.py [jobs] [--uvloop] [--profile]
 
-The stand-in hands out prepared claims and answers every settlement `ok`; the heartbeat, chores,
-timeouts and retention checks of a real worker are on. Printed is the process's CPU time per job, the
-cost of preparing the claims taken off. A worker's throughput can never be above 1 / that number.
-"""
+The fake store returns prepared claims and answers every settlement `ok`. The heartbeat, maintenance,
+timeouts and retention checks of a real worker are on. Prints the process's CPU time per job, without the
+cost of preparing the claims. A worker's throughput can never exceed 1 / that number."""
 
 from __future__ import annotations
 
@@ -18,61 +17,63 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidemill.clock import SystemClock, SystemEntropy
-from tidemill.contract.jobs import Extended
+from tidemill.contract.jobs import ExtendResult
 from tidemill.contract.store import Store
-from tidemill.core.claims import Claimed, ClaimRequest, Claims, Heartbeat, Settled, Settlement
-from tidemill.core.outcomes import Answer
+from tidemill.core.claims import ClaimedJob, ClaimRequest, ClaimResult, Heartbeat, Settlement, SettleResult
+from tidemill.core.outcomes import WriteAnswer
 from tidemill.stores.memory.store import MemoryStore
-from tidemill.tasks.definition import define
+from tidemill.tasks.definition import make_task_definition
 from tidemill.worker import Worker, WorkerOptions
 
 
-class Standin(MemoryStore):
-    """A memory store whose jobs come from a prepared list, one trip per turn of the loop."""
+class PreparedStore(MemoryStore):
+    """A memory store that returns jobs from a prepared list, one round trip per loop iteration."""
 
     def prepare(self, jobs: int) -> None:
         self._jobs = [_claimed(number) for number in range(jobs, 0, -1)]
         self.largest = 0
 
-    def another(self) -> Standin:
+    def new_handle(self) -> PreparedStore:
         return self
 
     async def close(self) -> None:
-        """Both handles are this one: neither closes it."""
+        """Does nothing: both handles are this object."""
 
-    async def extend(self, heartbeat: Heartbeat) -> Extended:  # noqa: ARG002 - as the contract has it
-        return Extended(lost=())
+    async def extend(self, heartbeat: Heartbeat) -> ExtendResult:  # noqa: ARG002 - the signature of the contract
+        return ExtendResult(lost=())
 
-    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
+    async def settle(
+        self, settlements: Sequence[Settlement], request: ClaimRequest | None = None
+    ) -> SettleResult:
         await asyncio.sleep(0)
-        answers = [Answer.OK] * len(settlements)
+        answers = [WriteAnswer.OK] * len(settlements)
         if request is None:
-            return Settled(answers)
+            return SettleResult(answers)
         self.largest = max(self.largest, request.limit)
         taken = self._jobs[-request.limit :]
         del self._jobs[-request.limit :]
         taken.reverse()
-        return Settled(answers, Claims(jobs=taken, more=bool(self._jobs)))
+        return SettleResult(answers, ClaimResult(jobs=taken, more=bool(self._jobs)))
 
 
-def _claimed(number: int) -> Claimed:
+def _claimed(number: int) -> ClaimedJob:
     named: dict[str, Any] = {"id": f"{number:032x}", "queue": "default", "task": "noop", "lane": ""}
     counts: dict[str, Any] = {"fence": 1, "claim": 1, "attempt": 1, "crashes": 0, "generation": 0, "part": 0}
     times: dict[str, Any] = {"created": 0.0, "due": 0.0, "timeout": None}
-    return Claimed(payload=b'{"number":1}', priority=5, trace=None, **named, **counts, **times)
+    return ClaimedJob(payload=b'{"number":1}', priority=5, trace=None, **named, **counts, **times)
 
 
 async def noop(number: int) -> None:
-    """Does nothing, on purpose."""
+    """The no-op handler."""
 
 
 async def measure(jobs: int, concurrency: int) -> tuple[float, int]:
-    store = Standin()
+    store = PreparedStore()
     await store.open()
     store.prepare(jobs)
     standin: Store = store
     options = WorkerOptions(concurrency=concurrency, until_idle=True)
-    tasks = {"noop": define(noop, name="noop")}
+    tasks = {"noop": make_task_definition(noop, name="noop")}
     worker = Worker(standin, tasks, options=options, clock=SystemClock(), entropy=SystemEntropy())
     began = time.process_time()
     await worker.run()

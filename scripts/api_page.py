@@ -1,7 +1,6 @@
-"""Write docs/reference/api.md from the public names, their signatures and their docstrings.
+"""Writes docs/reference/api.md from the public names, their signatures and their docstrings.
 
-Run it after changing any of them; tests/client/test_api_page.py fails until that is done.
-"""
+Run it after changing any of them; tests/client/test_api_page.py fails until then."""
 
 from __future__ import annotations
 
@@ -15,11 +14,11 @@ from typing import Any, get_overloads
 import msgspec
 
 import tidemill
-from tidemill.client.options import JobOptions
-from tidemill.client.registry import BatchTaskOptions, TaskOptions
-from tidemill.core.queue_options import QueueOptions
+from tidemill.client.job_options import JobOptions
+from tidemill.client.task_options import BatchTaskOptions, TaskOptions
+from tidemill.core.queues import QueueOptions
 from tidemill.schedules.settings import ScheduleOptions
-from tidemill.settings.arguments import WorkerArguments
+from tidemill.settings.worker_options import WorkerArguments
 from tidemill.tasks.pools import PoolOptions
 
 PAGE = Path(__file__).parents[1] / "docs/reference/api.md"
@@ -35,17 +34,17 @@ SECTIONS = {
         "Retry",
         "Unique",
         "Secret",
-        "current",
+        "current_attempt",
     ],
     "Pools": ["Pool", "Limit", "Day", "Week", "Month", "TimeOfDay", "Refusal", "Reason"],
-    "Batches": ["Failed", "Batch", "split"],
+    "Batches": ["FailedItem", "ItemChunk", "split_into_chunks"],
     "Flows": [
         "Flow",
-        "Step",
-        "whole",
+        "FlowStep",
+        "unmapped",
         "FlowHandle",
-        "Failure",
-        "InFlow",
+        "StepFailure",
+        "FlowPosition",
         "FlowView",
         "StepView",
         "FlowState",
@@ -54,10 +53,10 @@ SECTIONS = {
     ],
     "Schedules": ["Schedules", "ScheduleView", "SchedulePage", "ScheduleState"],
     "Queues": ["QueueSettings", "Retention", "QueueChanges", "Override"],
-    "Looking and steering": [
+    "Inspection": [
         "Inspector",
         "Filter",
-        "Page",
+        "JobPage",
         "QueueView",
         "QueueTotal",
         "JobView",
@@ -66,15 +65,32 @@ SECTIONS = {
         "Explanation",
         "Plan",
     ],
-    "Changes": ["Change", "Changed", "RetryNow", "RunNow", "Cancel", "Archive", "Delete", "Reprioritise"],
-    "Telling": ["Webhooks", "NewWebhook", "WebhookView", "Ended", "Alerts", "Rule", "AlertView"],
+    "Changes": [
+        "OperatorChange",
+        "BulkResult",
+        "RetryJobs",
+        "RunJobsNow",
+        "CancelJobs",
+        "ArchiveJobs",
+        "DeleteJobs",
+        "ReprioritiseJobs",
+    ],
+    "Notifications": [
+        "Webhooks",
+        "NewWebhook",
+        "WebhookView",
+        "FinishedJob",
+        "Alerts",
+        "AlertRule",
+        "AlertView",
+    ],
     "Records": ["Job", "Error", "State"],
 }
 
 INTRODUCTION = """# Python
 
 Everything that `from tidemill import …` has. `tidemill.testing`, `tidemill.frameworks`,
-`tidemill.telling.verify` and `tidemill.telemetry.events` are public too and have pages of their own;
+`tidemill.notifications.verify` and `tidemill.telemetry.events` are public too and have pages of their own;
 everything else inside the package may change without notice. Programs without an event loop run what is
 `async` by `app.run_sync(…)`.
 
@@ -90,14 +106,15 @@ OPTIONS = {
     ScheduleOptions: "",
     WorkerArguments: "worker",
 }
-"""With the part of settings.md that says what each means; pools and schedules are set in code."""
+"""Each options type, with the section of settings.md that explains it. Pools and schedules are set in code.
+"""
 
 OPTIONS_INTRODUCTION = """The names that stand behind `**options` above. They are types for editors: pass
 what they list as keyword arguments.
 """
 
 MATCHER = "type[BaseException] | Callable[[BaseException], bool]"
-"""An alias is known by what it stands for only, and this one stands in a signature six times."""
+"""The expansion of the alias Matcher. Signatures show the expansion, and this one would appear six times."""
 
 WIDEST = 100
 
@@ -147,12 +164,14 @@ def _options(kind: type) -> Iterator[str]:
 
 
 def _bare(annotation: Any) -> Any:
-    """TypedDicts wrap what is written as text."""
+    """Returns the annotation as written; TypedDicts wrap it in a ForwardRef."""
     return getattr(annotation, "__forward_arg__", annotation)
 
 
 def _members(owner: type, *, silent: bool = True) -> Iterator[str]:
-    """`silent` ones have no docstring; a value's are for the package itself, ways to make one for users."""
+    """Yields the documented members of a class. Members without a docstring are included if `silent`.
+
+    Class methods are included unless `silent`: users create values with them."""
     for name, found in _own(owner):
         made = isinstance(found, classmethod)
         member = found.__func__ if made else found
@@ -172,14 +191,14 @@ def _members(owner: type, *, silent: bool = True) -> Iterator[str]:
 
 
 def _own(owner: type) -> Iterator[tuple[str, Any]]:
-    """Of the class and of those it is put together of."""
+    """Yields the members of the class and of its bases in tidemill."""
     for part in owner.__mro__:
         if part.__module__.startswith("tidemill"):
             yield from vars(part).items()
 
 
 def _parameters(function: Any) -> list[str]:
-    """Of a method without `self` or `cls`, of a struct all."""
+    """Returns the parameters as written, without `self` and `cls`."""
     parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in ("self", "cls")]
     written: list[str] = []
     for before, parameter in zip([None, *parameters], parameters, strict=False):
@@ -201,6 +220,8 @@ def _parameter(parameter: inspect.Parameter) -> str:
 def _type(annotation: Any) -> str:
     shown = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     short = re.sub(r"\b(?:[a-z_]\w*\.)+(?=\w)", "", shown).replace(" | UnsetType", "")
+    short = re.sub(r"^Optional\[(.+)\]$", r"\1 | None", short)  # how Python prints a generic type or None
+    short = re.sub(r"^\+(\w+)_co$", r"\1", short)
     return short.replace(MATCHER, "Matcher")
 
 
@@ -213,7 +234,7 @@ def _code(name: str, parameters: list[str], answer: Any = inspect.Signature.empt
 
 
 def _prose(value: Any) -> str:
-    """The docstring; a paragraph of lines of the form `name, name: meaning` becomes a list."""
+    """Returns the docstring; a paragraph of lines of the form `name, name: meaning` becomes a list."""
     return "\n\n".join(map(_paragraph, inspect.cleandoc(value.__doc__ or "").split("\n\n")))
 
 

@@ -1,7 +1,6 @@
-"""Write docs/reference/openapi.json and the routes on docs/reference/http-api.md from the table of routes.
+"""Writes docs/reference/openapi.json and the routes on docs/reference/http-api.md from the table of routes.
 
-Run it after changing a route; tests/web/api/test_openapi.py fails until that is done.
-"""
+Run it after changing a route; tests/web/api/test_openapi.py fails until then."""
 
 from __future__ import annotations
 
@@ -11,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from tidemill.seam.routes import Route
-from tidemill.web.openapi import document, is_listed, tag_of
-from tidemill.web.table import api_routes
+from tidemill.routing.routes import Route
+from tidemill.web.api.openapi import is_documented, openapi_document, route_tag
+from tidemill.web.asgi import api_routes
 
 REFERENCE = Path(__file__).parents[1] / "docs/reference"
 
@@ -21,23 +20,25 @@ ROUTES = "<!-- The rest is written by scripts/http_page.py. -->"
 
 
 def page() -> str:
-    """What people wrote on it stays."""
+    """Returns the page: the hand-written part unchanged, and the generated routes."""
     written = (REFERENCE / "http-api.md").read_text(encoding="utf-8").partition(ROUTES)[0]
-    routes = sorted((route for route in api_routes() if is_listed(route)), key=lambda r: (tag_of(r), r.path))
+    routes = sorted(
+        (route for route in api_routes() if is_documented(route)), key=lambda r: (route_tag(r), r.path)
+    )
     return "\n".join([f"{written}{ROUTES}\n", *_sections(routes)])
 
 
 def _sections(routes: list[Route]) -> Iterator[str]:
-    for tag, of_tag in groupby(routes, key=tag_of):
+    for tag, of_tag in groupby(routes, key=route_tag):
         yield f"## {tag.replace('-', ' ').capitalize()}\n"
         yield "| route | role | what it does |\n|---|---|---|"
         for route in of_tag:
-            yield f"| `{route.method} {route.path}` | {route.role} | {route.says} |"
+            yield f"| `{route.method} {route.path}` | {route.role} | {route.summary} |"
         yield ""
 
 
 def openapi() -> bytes:
-    return msgspec.json.format(msgspec.json.encode(document(api_routes())), indent=1) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(openapi_document(api_routes())), indent=1) + b"\n"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Pictures of every page of the dashboard and of the applications, for docs/images: `make screenshots`."""
+"""Takes screenshots of every page of the dashboard and of the applications for docs/images: `make
+screenshots`."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from playwright.async_api import Browser, Page, async_playwright
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.browser.conftest import FLAGS  # noqa: E402 - found only from here on
+from tests.browser.conftest import FLAGS  # noqa: E402 - needs the path set above
 
 IMAGES = ROOT / "docs" / "images"
 FOLDER = IMAGES / "dashboard"
@@ -28,7 +29,7 @@ HERE = f"http://127.0.0.1:{PORT}"
 DESK, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
 PLAIN_TEXT = "--disable-lcd-text"
-"""Grey edges: a third less to store."""
+"""Disables coloured subpixels: the images are a third smaller."""
 
 PLACES = {
     "overview": "/",
@@ -66,7 +67,7 @@ async def _dashboard(browser: Browser) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = f"sqlite:///{folder}/sample.db"
         served = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.web.richer", store, str(PORT)), cwd=ROOT, stderr=DEVNULL
+            *(sys.executable, "-m", "tests.web.sample_app_full", store, str(PORT)), cwd=ROOT, stderr=DEVNULL
         )
         try:
             await _take_all(browser)
@@ -76,7 +77,7 @@ async def _dashboard(browser: Browser) -> None:
 
 
 async def _music(browser: Browser) -> None:
-    """Half of the songs are described: windows of two seconds, so that nobody waits for minutes."""
+    """Takes the music page when half of the songs are described. Windows of two seconds shorten the wait."""
     quick = {"MUSIC_MINUTE_SECONDS": "2"}
     async with _up("music", quick) as link:
         page = await _signed_in(browser, link)
@@ -96,7 +97,7 @@ async def _articles(browser: Browser) -> None:
 
 
 async def _take_of(page: Page, application: str) -> None:
-    """Of its page, as it is now. Who took the picture is nobody's business."""
+    """Takes the application's page as it is now, with the user's name replaced."""
     await page.goto(f"{HERE}/{application}")
     await page.locator('.live-state[data-state="live"]').wait_for()
     await page.evaluate("document.querySelector('.settled strong').textContent = 'ada'")
@@ -105,7 +106,7 @@ async def _take_of(page: Page, application: str) -> None:
 
 @asynccontextmanager
 async def _up(application: str, environment: dict[str, str]) -> AsyncIterator[str]:
-    """`tidemill up` in an empty folder; the link that signs in."""
+    """Runs `tidemill up` in an empty folder; yields the sign-in link."""
     with tempfile.TemporaryDirectory() as folder:
         command = (sys.executable, "-m", "tidemill", "up", application, "--port", str(PORT))
         served = await asyncio.create_subprocess_exec(
@@ -126,7 +127,7 @@ async def _signed_in(browser: Browser, link: str) -> Page:
 
 
 async def _link(served: asyncio.subprocess.Process) -> str:
-    assert served.stderr is not None  # noqa: S101 - it was asked for
+    assert served.stderr is not None  # noqa: S101 - the pipe was requested
     async for line in served.stderr:
         if found := re.search(r"http://\S+/sign-in/\S+", line.decode()):
             return found[0]
@@ -154,11 +155,11 @@ async def _window(browser: Browser, **options: Any) -> Page:
 
 
 async def _answers(page: Page) -> None:
-    """A day has to pass first, in the sample."""
+    """Waits until the sample answers. It simulates a day first."""
     for _ in range(600):
         try:
             await page.goto(f"{HERE}/healthz")
-        except Exception:  # noqa: BLE001 - not yet
+        except Exception:  # noqa: BLE001 - not ready yet
             await asyncio.sleep(0.2)
         else:
             return
@@ -166,7 +167,7 @@ async def _answers(page: Page) -> None:
 
 
 async def _steer(page: Page) -> None:
-    """Something for the audit log."""
+    """Pauses and resumes a queue, so that the audit log has entries."""
     for button in ("Pause", "Resume"):
         await page.goto(f"{HERE}/queues/embed")
         await page.locator("main .page-head").get_by_role("button", name=button).click()

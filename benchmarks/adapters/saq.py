@@ -1,4 +1,4 @@
-"""SAQ, whatever it keeps its jobs in."""
+"""SAQ on any store."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 from saq import Queue, Worker
 
-from benchmarks.adapters.shapes import OnLoop
-from benchmarks.tally import Row
+from benchmarks.adapters.base import AsyncAdapter
+from benchmarks.start_log import StartLogRow
 
 CONCURRENCY = 50
 FORGOTTEN = -1
 
 
-class Saq(OnLoop):
+class Saq(AsyncAdapter):
     settings = f"uvloop; concurrency={CONCURRENCY}"
     _queue: Queue
 
@@ -24,8 +24,8 @@ class Saq(OnLoop):
     async def send(self, sent: float, text: str = "") -> None:
         await self._queue.enqueue("noop", ttl=FORGOTTEN, sent=sent, text=text)
 
-    async def serve(self, row: Row) -> None:
-        async def noop(_: Any, *, sent: float, text: str) -> None:  # noqa: ARG001 - as it was sent
+    async def serve(self, row: StartLogRow) -> None:
+        async def noop(_: Any, *, sent: float, text: str) -> None:  # noqa: ARG001 - sent as an argument
             row(sent)
 
         worker: Worker[Any] = Worker(self._queue, [("noop", noop)], concurrency=CONCURRENCY)

@@ -1,4 +1,4 @@
-"""Tidemill as its documentation starts it: default settings, the public API, only the URL differs."""
+"""Tidemill as its documentation starts it: default settings and the public API; only the URL differs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import structlog
 import uvloop
 
-from benchmarks.adapters.shapes import Blocking, OnLoop, Started, nobody
-from benchmarks.tally import Row
+from benchmarks.adapters.base import AsyncAdapter, BlockingAdapter, Started, ignore_start
+from benchmarks.start_log import StartLogRow
 from tidemill import Task, Tidemill
 from tidemill.worker import Worker
 
@@ -20,22 +20,22 @@ _DEFAULTS = "everything as it comes: 10 slots, timeouts, context and retention o
 _ACKNOWLEDGES = "marks the job done after it ran; a dead worker's jobs run again"
 
 
-class Program:
-    """An application with one task, as a user writes it."""
+class TidemillProgram:
+    """An application with one task, as a user would write it."""
 
     def __init__(self, url: str) -> None:
-        # stdout carries the figures.
+        # The figures go to stdout.
         structlog.configure(
             wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
             logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         )
         self.app = Tidemill(url if "://" in url else f"sqlite:///{url}/tidemill.db")
-        self.started: Started = nobody
+        self.started: Started = ignore_start
         self.noop = self._registered()
 
     def _registered(self) -> Task[[float, str], None]:
         @self.app.task(name="noop")
-        async def noop(sent: float, text: str) -> None:  # noqa: ARG001 - as it was sent
+        async def noop(sent: float, text: str) -> None:  # noqa: ARG001 - sent as an argument
             self.started(sent)
 
         return noop
@@ -46,7 +46,7 @@ class Program:
             await self.app.worker().run()
 
     async def drain(self, jobs: int, started: Started) -> None:
-        """Ends when the last outcome is kept and the worker has stopped."""
+        """Runs all jobs. Returns after the last outcome is stored and the worker has stopped."""
         async with self.app:
             worker = self.app.worker()
             self.started = _counted(jobs, started, worker)
@@ -66,14 +66,14 @@ def _counted(jobs: int, started: Started, worker: Worker) -> Started:
     return count
 
 
-class Sync(Blocking):
-    """Called as a program without an event loop calls it."""
+class TidemillSync(BlockingAdapter):
+    """The sync API, for programs without an event loop."""
 
     settings = f"enqueue_sync; {_DEFAULTS}"
     acknowledges = _ACKNOWLEDGES
 
     def open(self, url: str) -> None:
-        self.program = Program(url)
+        self.program = TidemillProgram(url)
 
     def send(self, sent: float, text: str = "") -> None:
         self.program.noop.enqueue_sync(sent, text)
@@ -84,7 +84,7 @@ class Sync(Blocking):
     def preload(self, jobs: int, text: str = "") -> None:
         self.program.app.enqueue_many_sync(self.program.noop.job(0.0, text) for _ in range(jobs))
 
-    def work(self, row: Row) -> None:
+    def work(self, row: StartLogRow) -> None:
         self.run(self.program.work(row))
 
     def run(self, what: Coroutine[Any, Any, None]) -> None:
@@ -94,14 +94,14 @@ class Sync(Blocking):
         self.program.app.close_sync()
 
 
-class Async(OnLoop):
-    """Awaited on an event loop."""
+class TidemillAsync(AsyncAdapter):
+    """The async API."""
 
     settings = f"await enqueue; {_DEFAULTS}"
     acknowledges = _ACKNOWLEDGES
 
     async def connect(self, url: str) -> None:
-        self.program = Program(url)
+        self.program = TidemillProgram(url)
         self._open = AsyncExitStack()
         await self._open.enter_async_context(self.program.app)
 
@@ -111,7 +111,7 @@ class Async(OnLoop):
     async def send_many(self, jobs: int, text: str = "") -> None:
         await self.program.app.enqueue_many(self.program.noop.job(0.0, text) for _ in range(jobs))
 
-    async def serve(self, row: Row) -> None:
+    async def serve(self, row: StartLogRow) -> None:
         self.program.started = row
         await self.program.app.worker().run()
 

@@ -1,4 +1,4 @@
-"""Tidemill's flows as its documentation builds them: default settings, only the URL differs."""
+"""Flows of Tidemill as its documentation builds them: default settings; only the URL differs."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from benchmarks.adapters.tidemill import Program
-from benchmarks.tally import Row
-from tidemill import Flow, Step
+from benchmarks.adapters.tidemill import TidemillProgram
+from benchmarks.start_log import StartLogRow
+from tidemill import Flow, FlowStep
 
 T = TypeVar("T")
 
 PATIENCE = 120.0
 
 
-class FlowProgram(Program):
-    """The tasks of the flows, beside the one that does nothing."""
+class TidemillFlowProgram(TidemillProgram):
+    """The tasks of the flows, in addition to the no-op task."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -49,7 +49,7 @@ class FlowProgram(Program):
 
     def chain(self, steps: int) -> Flow:
         flow = self.app.flow("chain")
-        last: Step[int] = flow.add(self._step, 0)
+        last: FlowStep[int] = flow.add(self._step, 0)
         for _ in range(steps - 1):
             last = flow.add(self._step, last)
         return flow
@@ -61,7 +61,7 @@ class FlowProgram(Program):
         return flow
 
 
-class Flows:
+class TidemillFlows:
     settings = (
         "await enqueue of each flow; everything as it comes: 10 slots, timeouts, context and retention on;"
         " how wide a fan-out is is decided when it runs"
@@ -73,7 +73,7 @@ class Flows:
 
     def open(self, url: str) -> None:
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
-        self._program = FlowProgram(url)
+        self._program = TidemillFlowProgram(url)
         self._open = AsyncExitStack()
         self._run(self._open.enter_async_context(self._program.app))
 
@@ -97,7 +97,7 @@ class Flows:
         handle = await flow.enqueue()
         return int(await handle.result(timeout=PATIENCE))
 
-    def work(self, row: Row) -> None:
+    def work(self, row: StartLogRow) -> None:
         self._program.started = row
         self._run(self._program.app.worker().run())
 

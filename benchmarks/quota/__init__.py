@@ -1,10 +1,9 @@
-"""Quotas kept: how queues and simple rules get the same calls answered by the same metered provider.
+"""The quota benchmark: queues and simple limiters make the same calls to the same metered provider.
 
-`make bench-quota`, or `python -m benchmarks.quota --help` where the peers are installed. The provider is
-`tidemill.testing.providers` over HTTP on this machine. Its books, not a queue's own word, say what was
-answered, refused and paid for; what the best scheduler could reach is computed from its quotas.
+Run `make bench-quota`, or `python -m benchmarks.quota --help` if the peers are installed. The provider
+is `tidemill.testing.simulator` over HTTP on this machine. Its request log, not the queue, determines
+which calls were answered, refused and paid for. The optimum is computed from its quotas.
 
-Its minutes pass in seconds (`--scale`), the same for everyone. What does not get faster with it is the
-machine: a queue's own milliseconds count as many times as the scale says, so every figure here is worse
-than it would be against a provider in real time.
-"""
+The provider's minutes pass in seconds (`--scale`), the same for all contenders. The machine does not get
+faster by it: a queue's milliseconds count multiplied by the scale. So every figure is worse than against
+a provider in real time."""

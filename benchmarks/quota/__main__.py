@@ -1,4 +1,4 @@
-"""Run the table: python -m benchmarks.quota [--dialect gemini] [--only Tidemill] [--quick]"""
+"""Runs the quota benchmark: python -m benchmarks.quota [--dialect gemini] [--only Tidemill] [--quick]"""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pathlib import Path
 
 from msgspec.json import encode
 
-from benchmarks.quota import virtual
+from benchmarks.quota import virtual_drains
 from benchmarks.quota.accounts import ACCOUNTS
+from benchmarks.quota.contender_run import run_contender
 from benchmarks.quota.contenders import CONTENDERS
-from benchmarks.quota.race import race
 from benchmarks.quota.report import Results, markdown, row
 
 FOLDER = Path(__file__).parents[1] / "results"
@@ -27,7 +27,7 @@ FOLDER = Path(__file__).parents[1] / "results"
 def main() -> None:
     arguments = parse()
     results = asyncio.run(run(arguments))
-    report = markdown(results, machine(arguments), list(virtual.table(arguments.seeds)))
+    report = markdown(results, machine(arguments), list(virtual_drains.table(arguments.seeds)))
     print(f"\n{report}")
     save(results, report)
 
@@ -37,11 +37,15 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--dialect", action="append", choices=list(ACCOUNTS))
     parser.add_argument("--only", action="append", choices=[contender.name for contender in CONTENDERS])
     parser.add_argument("--jobs", type=int, default=600)
-    parser.add_argument("--scale", type=float, default=10.0, help="the provider's seconds in one of ours")
+    parser.add_argument(
+        "--scale", type=float, default=10.0, help="how many simulated seconds pass per real second"
+    )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="150 jobs, 2 seeds: a look, not a result")
-    parser.add_argument("--books", type=Path, help="a folder for the provider's books of every run, as JSON")
-    parser.add_argument("--seeds", type=int, default=30, help="of every account in virtual time")
+    parser.add_argument("--quick", action="store_true", help="150 jobs, 2 seeds: a preview, not a result")
+    parser.add_argument(
+        "--books", type=Path, help="a folder for the provider's request log of every run, as JSON"
+    )
+    parser.add_argument("--seeds", type=int, default=30, help="number of seeds per account in virtual time")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.jobs, arguments.seeds = 150, min(2, arguments.seeds)
@@ -56,13 +60,13 @@ async def run(arguments: argparse.Namespace) -> Results:
             continue
         with tempfile.TemporaryDirectory(prefix="tidemill-quota-") as folder:
             said = {"jobs": arguments.jobs, "scale": arguments.scale, "seed": arguments.seed}
-            reached = await race(contender, dialects, folder=Path(folder), **said)
-        for dialect, (figures, ledger) in reached.items():
+            reached = await run_contender(contender, dialects, folder=Path(folder), **said)
+        for dialect, (figures, request_log) in reached.items():
             results[dialect][contender.name] = figures
             print(f"{dialect:<11}{contender.name:<24}{row(figures)}", flush=True)
             if arguments.books:
                 arguments.books.mkdir(parents=True, exist_ok=True)
-                (arguments.books / f"{dialect} {contender.name}.json").write_bytes(encode(ledger))
+                (arguments.books / f"{dialect} {contender.name}.json").write_bytes(encode(request_log))
     return results
 
 

@@ -1,14 +1,14 @@
-"""The table, and beside it what was run on what."""
+"""The result table, with the versions and the machine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from benchmarks.quota.contenders import CONTENDERS
-from benchmarks.quota.figures import Figures
+from benchmarks.quota.results import QuotaResult
 
-Results = dict[str, dict[str, Figures]]
-"""By dialect, then by contender."""
+Results = dict[str, dict[str, QuotaResult]]
+"""Results by dialect, then by contender."""
 
 
 def markdown(results: Results, machine: dict[str, str], virtual: list[str]) -> str:
@@ -25,7 +25,7 @@ def table(results: Results) -> Iterator[str]:
             yield f"| {dialect} | {name} | {row(one)} |"
 
 
-def row(one: Figures) -> str:
+def row(one: QuotaResult) -> str:
     time = "-" if one.seconds is None else f"{one.seconds:,.0f} s"
     ratio = "-" if one.ratio is None else f"{one.ratio:.2f}"
     return f"{one.drained} of {one.jobs} | {one.refused:,} | {one.paid_twice} | {time} | {ratio}"

@@ -6,18 +6,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from tidemill.app import Tidemill
-from tidemill.client.handle import JobHandle
+from tidemill.client.job_handle import JobHandle
 from tidemill.client.request import JobRequest
 from tidemill.client.task import Task
-from tidemill.contract.reader import Page
-from tidemill.core.changes import Archive, Cancel, Change, Delete, Reprioritise, RetryNow, RunNow
+from tidemill.contract.reader import JobPage
 from tidemill.core.filters import Filter
-from tidemill.core.job import Error, Job
-from tidemill.core.queues import Override, QueueChanges, QueueSettings, Retention
+from tidemill.core.jobs import Error, Job
+from tidemill.core.operator_changes import (
+    ArchiveJobs,
+    CancelJobs,
+    DeleteJobs,
+    OperatorChange,
+    ReprioritiseJobs,
+    RetryJobs,
+    RunJobsNow,
+)
+from tidemill.core.overrides import Override
+from tidemill.core.queues import QueueChanges, QueueSettings, Retention
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
-from tidemill.core.uniqueness import Unique
+from tidemill.core.unique_keys import Unique
 from tidemill.errors import (
+    AttemptExit,
     ClaimLost,
     ConfigurationError,
     EnqueueError,
@@ -43,7 +53,6 @@ from tidemill.errors import (
     SchemaMismatch,
     SignatureInvalid,
     SnoozeFor,
-    Steer,
     StepUnusable,
     StoreCorrupt,
     StoreError,
@@ -57,89 +66,87 @@ from tidemill.errors import (
     WebhookNotFound,
 )
 from tidemill.tasks.context import Context
-from tidemill.telemetry.current import CurrentAttempt, current
+from tidemill.telemetry.current_attempt import CurrentAttempt, current_attempt
 
 if TYPE_CHECKING:
     from tidemill.client.flow_handle import FlowHandle
-    from tidemill.client.flow_steps import Step, whole
+    from tidemill.client.flow_steps import FlowStep, unmapped
     from tidemill.client.flows import Flow
     from tidemill.client.schedules import Schedules
-    from tidemill.core.calendars import Day, Month, Week
-    from tidemill.core.daytime import TimeOfDay
-    from tidemill.core.flow_jobs import InFlow
-    from tidemill.core.graph_state import FlowState, StepState
+    from tidemill.core.batching import ItemChunk, split_into_chunks
+    from tidemill.core.calendars import Day, Month, TimeOfDay, Week
+    from tidemill.core.feedback import Reason, Refusal
+    from tidemill.core.flow_progress import FlowState, StepState
+    from tidemill.core.jobs import FlowPosition
     from tidemill.core.limits import Limit
-    from tidemill.core.refusals import Reason, Refusal
-    from tidemill.core.secrecy import Secret
-    from tidemill.core.splitting import Batch, split
-    from tidemill.flows.failure import Failure
+    from tidemill.core.redaction import Secret
+    from tidemill.flows.results import StepFailure
     from tidemill.flows.views import FlowView, StepView
     from tidemill.inspect.explanation import Explanation
     from tidemill.inspect.flows import FlowPage
     from tidemill.inspect.inspector import Inspector
     from tidemill.inspect.plan import Plan
     from tidemill.inspect.pools import PoolStatus
-    from tidemill.inspect.views import Changed, JobView, Overview, QueueView
+    from tidemill.inspect.views import BulkResult, JobView, Overview, QueueView
+    from tidemill.metrics.rollup import QueueTotal
+    from tidemill.notifications.alert_rules import AlertRule
+    from tidemill.notifications.alerts import Alerts, AlertView
+    from tidemill.notifications.webhook_records import FinishedJob, NewWebhook
+    from tidemill.notifications.webhooks import Webhooks, WebhookView
     from tidemill.schedules.schedule import ScheduleState
     from tidemill.schedules.views import SchedulePage, ScheduleView
-    from tidemill.tallies.totals import QueueTotal
-    from tidemill.tasks.batches import Failed
+    from tidemill.tasks.batches import FailedItem
     from tidemill.tasks.pools import Pool
-    from tidemill.telling.alerts.alerts import Alerts, AlertView
-    from tidemill.telling.alerts.rule import Rule
-    from tidemill.telling.bodies import Ended
-    from tidemill.telling.webhook import NewWebhook
-    from tidemill.telling.webhooks import Webhooks, WebhookView
 else:
     _LAZY = {
-        "AlertView": "telling.alerts.alerts",
-        "Alerts": "telling.alerts.alerts",
-        "Batch": "core.splitting",
-        "Changed": "inspect.views",
+        "AlertRule": "notifications.alert_rules",
+        "AlertView": "notifications.alerts",
+        "Alerts": "notifications.alerts",
+        "BulkResult": "inspect.views",
         "Day": "core.calendars",
-        "Ended": "telling.bodies",
         "Explanation": "inspect.explanation",
-        "Failed": "tasks.batches",
-        "Failure": "flows.failure",
+        "FailedItem": "tasks.batches",
+        "FinishedJob": "notifications.webhook_records",
         "Flow": "client.flows",
         "FlowHandle": "client.flow_handle",
         "FlowPage": "inspect.flows",
-        "FlowState": "core.graph_state",
+        "FlowPosition": "core.jobs",
+        "FlowState": "core.flow_progress",
+        "FlowStep": "client.flow_steps",
         "FlowView": "flows.views",
-        "InFlow": "core.flow_jobs",
         "Inspector": "inspect.inspector",
+        "ItemChunk": "core.batching",
         "JobView": "inspect.views",
         "Limit": "core.limits",
         "Month": "core.calendars",
-        "NewWebhook": "telling.webhook",
+        "NewWebhook": "notifications.webhook_records",
         "Overview": "inspect.views",
         "Plan": "inspect.plan",
         "Pool": "tasks.pools",
         "PoolStatus": "inspect.pools",
-        "QueueTotal": "tallies.totals",
+        "QueueTotal": "metrics.rollup",
         "QueueView": "inspect.views",
-        "Reason": "core.refusals",
-        "Refusal": "core.refusals",
-        "Rule": "telling.alerts.rule",
+        "Reason": "core.feedback",
+        "Refusal": "core.feedback",
         "SchedulePage": "schedules.views",
         "ScheduleState": "schedules.schedule",
         "ScheduleView": "schedules.views",
         "Schedules": "client.schedules",
-        "Secret": "core.secrecy",
-        "Step": "client.flow_steps",
-        "StepState": "core.graph_state",
+        "Secret": "core.redaction",
+        "StepFailure": "flows.results",
+        "StepState": "core.flow_progress",
         "StepView": "flows.views",
-        "TimeOfDay": "core.daytime",
-        "WebhookView": "telling.webhooks",
-        "Webhooks": "telling.webhooks",
+        "TimeOfDay": "core.calendars",
+        "WebhookView": "notifications.webhooks",
+        "Webhooks": "notifications.webhooks",
         "Week": "core.calendars",
-        "split": "core.splitting",
-        "whole": "client.flow_steps",
+        "split_into_chunks": "core.batching",
+        "unmapped": "client.flow_steps",
     }
 
-    def __getattr__(name):  # noqa: ANN001, ANN202 - hidden from type checkers, or every name would be one
-        """What looks at jobs, and pools, are imported when they are asked for: a program that only sends
-        jobs starts a third faster without."""
+    def __getattr__(name):  # noqa: ANN001, ANN202 - hidden from type checkers, or every name would exist for them
+        """Imports a public name at its first use. This applies to inspection, pools and flows, so that a
+        program that only enqueues starts a third faster."""
         if name not in _LAZY:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(f"tidemill.{_LAZY[name]}"), name)
@@ -147,26 +154,25 @@ else:
 
 
 __all__ = [
+    "AlertRule",
     "AlertView",
     "Alerts",
-    "Archive",
-    "Batch",
-    "Cancel",
-    "Change",
-    "Changed",
+    "ArchiveJobs",
+    "AttemptExit",
+    "BulkResult",
+    "CancelJobs",
     "ClaimLost",
     "ConfigurationError",
     "Context",
     "CurrentAttempt",
     "Day",
-    "Delete",
-    "Ended",
+    "DeleteJobs",
     "EnqueueError",
     "Error",
     "Explanation",
-    "Failed",
-    "Failure",
+    "FailedItem",
     "Filter",
+    "FinishedJob",
     "Flow",
     "FlowCancelled",
     "FlowError",
@@ -174,27 +180,30 @@ __all__ = [
     "FlowHandle",
     "FlowNotFound",
     "FlowPage",
+    "FlowPosition",
     "FlowState",
+    "FlowStep",
     "FlowView",
     "GiveUp",
-    "InFlow",
     "Inspector",
     "InvalidJob",
     "InvalidPayload",
+    "ItemChunk",
     "Job",
     "JobCancelled",
     "JobError",
     "JobFailed",
     "JobHandle",
     "JobNotFound",
+    "JobPage",
     "JobRequest",
     "JobView",
     "Limit",
     "Month",
     "NewWebhook",
+    "OperatorChange",
     "Override",
     "Overview",
-    "Page",
     "PayloadTooLarge",
     "Plan",
     "Pool",
@@ -208,15 +217,14 @@ __all__ = [
     "QueueView",
     "Reason",
     "Refusal",
-    "Reprioritise",
+    "ReprioritiseJobs",
     "ResultTimeout",
     "ResultUnreadable",
     "Retention",
     "Retry",
     "RetryAfter",
-    "RetryNow",
-    "Rule",
-    "RunNow",
+    "RetryJobs",
+    "RunJobsNow",
     "ScheduleNotFound",
     "SchedulePage",
     "ScheduleState",
@@ -227,8 +235,7 @@ __all__ = [
     "SignatureInvalid",
     "SnoozeFor",
     "State",
-    "Steer",
-    "Step",
+    "StepFailure",
     "StepState",
     "StepUnusable",
     "StepView",
@@ -249,7 +256,7 @@ __all__ = [
     "WebhookView",
     "Webhooks",
     "Week",
-    "current",
-    "split",
-    "whole",
+    "current_attempt",
+    "split_into_chunks",
+    "unmapped",
 ]

@@ -1,4 +1,4 @@
-"""`python -m tidemill` is the command line too."""
+"""Runs the command line: `python -m tidemill` does the same as the command `tidemill`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The one place that reads clocks and draws random numbers.
+"""The only module that reads clocks and draws random numbers.
 
-Everything else is handed a `Clock` and an `Entropy`, which is what lets the tests and a
-user's own tests run days of queue time in milliseconds, and replay a failure from its seed.
-"""
+All other code receives a `Clock` and an `Entropy`. Tests, including those of users, can therefore run days of
+queue time in milliseconds and replay a failure from its seed."""
 
 from __future__ import annotations
 
@@ -15,8 +14,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """`wall` is for schedules and calendars and may be stepped; `boot` only moves forward,
-    sleeps included, and means nothing across boots."""
+    """The two clocks of a process. `wall` returns Unix time, for schedules and calendars; this clock may
+    be set. `boot` returns seconds since the machine started; this clock only moves forward, also while
+    the machine sleeps. `boot_id` changes with every restart, and boot times of different ids cannot be
+    compared."""
 
     @property
     def boot_id(self) -> str: ...
@@ -25,6 +26,9 @@ class Clock(Protocol):
 
 
 class Entropy(Protocol):
+    """The source of everything random. `new_id` returns an id, `claim_id` a claim id, `chance` a random
+    number from 0 to below 1, and `secret` a secret text."""
+
     def new_id(self) -> str: ...
     def claim_id(self) -> int: ...
     def chance(self) -> float: ...
@@ -32,6 +36,8 @@ class Entropy(Protocol):
 
 
 class SystemClock:
+    """The clocks of this machine."""
+
     def __init__(self) -> None:
         self.boot_id = _read_boot_id()
 
@@ -43,7 +49,8 @@ class SystemClock:
 
 
 class SystemEntropy:
-    """Ids begin with the millisecond they were made in, so that an index on them grows at its end."""
+    """The random source of this machine. Ids begin with the millisecond of their creation, so that new ids
+    come last in an index."""
 
     def new_id(self) -> str:
         return f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
@@ -55,7 +62,7 @@ class SystemEntropy:
         return random.random()  # noqa: S311 - jitter, not a secret
 
     def secret(self) -> str:
-        """160 bits that nobody guesses, in small letters and digits."""
+        """Returns a text of 160 random bits, in lower-case letters and digits."""
         return b32encode(os.urandom(20)).decode().lower()
 
 
@@ -66,5 +73,6 @@ def _read_boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
-        # No such file outside Linux: the time the machine came up tells boots apart well enough.
+        # Outside of Linux the file does not exist. The time of the last boot distinguishes boots well
+        # enough.
         return f"up-since-{round((time.time() - time.clock_gettime(_BOOT_CLOCK)) / 60)}"

@@ -1,60 +1,59 @@
-"""Every error Tidemill raises.
+"""All errors of Tidemill.
 
-TidemillError
-├── ConfigurationError       something was declared or set in a way that cannot work
-├── EnqueueError             a job was not accepted and is not stored
-│   ├── InvalidPayload       an argument does not fit the task's annotations
-│   ├── PayloadTooLarge      the payload is over the task's limit
-│   ├── InvalidJob           an option of the job is out of range
-│   └── QueueFull            the queue is at its length limit
-├── StoreError               the store could not do what it was asked
-│   ├── StoreUnavailable     unreachable, locked for too long, closed, or its file is gone
-│   ├── StoreFull            no space left; heals by itself when space returns
-│   ├── StoreReadOnly        it may not be written to
-│   ├── StoreCorrupt         the file is not a Tidemill database, or is damaged
-│   └── SchemaMismatch       the schema is of a version this Tidemill does not know
-├── QueueNotFound            there is no such queue
-├── PoolNotFound             there is no such pool
-├── ScheduleNotFound         there is no such schedule
-├── WebhookNotFound          there is no such webhook
-├── TokenNotFound            there is no such token that holds
-├── SignatureInvalid         what came as a webhook is not ours, was changed, or is old
-├── JobError                 about one job
-│   ├── JobNotFound          there is no such job (any more)
-│   ├── JobFailed            it failed for good
-│   ├── JobCancelled         it was cancelled
-│   ├── ResultUnreadable     it is done, but its result is not what the task says it returns
-│   ├── ResultTimeout        it did not end in time; it may still
-│   └── WaitRefused          its handler must not wait for another job here; use a flow
-└── FlowError                about one flow
-    ├── FlowNotFound         there is no such flow (any more)
-    ├── FlowFailed           a step of it failed, or its time was over
-    └── FlowCancelled        it was cancelled
+  TidemillError
+  ├── ConfigurationError       a declaration or setting cannot work
+  ├── EnqueueError             a job was not accepted and is not stored
+  │   ├── InvalidPayload       an argument does not fit the task's annotations
+  │   ├── PayloadTooLarge      the payload is over the task's limit
+  │   ├── InvalidJob           an option of the job is out of range
+  │   └── QueueFull            the queue is at its length limit
+  ├── StoreError               the store could not do what it was asked
+  │   ├── StoreUnavailable     unreachable, locked for too long, closed, or its file is gone
+  │   ├── StoreFull            no space left; continues by itself when space returns
+  │   ├── StoreReadOnly        the store may not be written to
+  │   ├── StoreCorrupt         the file is not a Tidemill database, or is damaged
+  │   └── SchemaMismatch       the schema is of a version this Tidemill does not know
+  ├── QueueNotFound            there is no such queue
+  ├── PoolNotFound             there is no such pool
+  ├── ScheduleNotFound         there is no such schedule
+  ├── WebhookNotFound          there is no such webhook
+  ├── TokenNotFound            there is no such valid token
+  ├── SignatureInvalid         the webhook's signature is wrong or too old
+  ├── JobError                 about one job
+  │   ├── JobNotFound          there is no such job (any more)
+  │   ├── JobFailed            it failed for good
+  │   ├── JobCancelled         it was cancelled
+  │   ├── ResultUnreadable     it is done, but its result does not have the declared type
+  │   ├── ResultTimeout        it did not end in time; it may still end later
+  │   └── WaitRefused          its handler must not wait for another job here; use a flow
+  └── FlowError                about one flow
+      ├── FlowNotFound         there is no such flow (any more)
+      ├── FlowFailed           a step of it failed, or it timed out
+      └── FlowCancelled        it was cancelled
 
 Raised by handlers to end an attempt on purpose:
 
-Steer
-├── RetryAfter               failed, try again after a delay; charged
-├── SnoozeFor                not now, come back after a delay; not charged
-├── GiveUp                   failed for good, whatever the retry policy says
-│   ├── UnknownOutcome       nobody knows whether a paid step was paid for, and it says park
-│   └── StepUnusable         a step's result cannot be stored, or not be read as annotated
-└── ClaimLost                the job is somebody else's by now: stop
-"""
+  AttemptExit
+  ├── RetryAfter               failed, retry after a delay; the attempt counts
+  ├── SnoozeFor                not now, run again after a delay; the attempt does not count
+  ├── GiveUp                   failed for good, regardless of the retry policy
+  │   ├── UnknownOutcome       a paid step may have been paid already (`on_unknown="park"`)
+  │   └── StepUnusable         a step's result cannot be stored, or not be read as annotated
+  └── ClaimLost                the worker no longer holds the job: stop"""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from tidemill.times import in_seconds
+from tidemill.times import to_seconds
 
 
 class TidemillError(Exception):
-    """Root of everything Tidemill raises."""
+    """Base class of all errors that Tidemill raises."""
 
 
 class ConfigurationError(TidemillError):
-    """Something was declared or set in a way that cannot work."""
+    """A declaration or a setting is invalid."""
 
 
 class EnqueueError(TidemillError):
@@ -66,7 +65,7 @@ class InvalidPayload(EnqueueError):
 
 
 class PayloadTooLarge(EnqueueError):
-    """The payload is over the task's limit; store the data elsewhere and send a reference."""
+    """The payload is larger than the task's limit. Store the data elsewhere and send a reference."""
 
 
 class InvalidJob(EnqueueError):
@@ -74,29 +73,28 @@ class InvalidJob(EnqueueError):
 
 
 class QueueFull(EnqueueError):
-    """The queue is at its length limit; try later or raise `max_length`."""
+    """The queue has reached its length limit. Try again later or raise `max_length`."""
 
 
 class StoreError(TidemillError):
-    """The store could not do what it was asked."""
+    """The store could not do what it was asked to do."""
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached, is locked for too long, or is closed, or its file was deleted or replaced.
+    """The store cannot be reached, is locked for too long or closed, or its file was deleted or replaced.
 
-    `ids` are the jobs of an enqueue that were not sent, or may or may not have been accepted: sent
-    again with the same ids, each exists once.
-    """
+    `ids` are the jobs of an enqueue that were not sent, or that may or may not have been accepted. If you
+    send them again with the same ids, no job is stored twice."""
 
     ids: tuple[str, ...] = ()
 
 
 class StoreFull(StoreError):
-    """No space left where the store writes; it goes on by itself when space returns."""
+    """The store has no space left to write. It continues by itself when space is free again."""
 
 
 class StoreReadOnly(StoreError):
-    """The store may not be written to."""
+    """The store must not be written to, for example because its file is read-only."""
 
 
 class StoreCorrupt(StoreError):
@@ -104,39 +102,40 @@ class StoreCorrupt(StoreError):
 
 
 class SchemaMismatch(StoreError):
-    """The store's schema is of a version that this Tidemill does not know."""
+    """The store's schema has a version that this version of Tidemill does not know."""
 
 
 class QueueNotFound(TidemillError):
-    """There is no such queue: nobody declared it and it never had a job."""
+    """There is no such queue: it is not declared and never had a job."""
 
 
 class PoolNotFound(TidemillError):
-    """There is no such pool: nobody declared it."""
+    """There is no such pool: it is not declared."""
 
 
 class ScheduleNotFound(TidemillError):
-    """There is no such schedule: nobody made it, or it was removed."""
+    """There is no such schedule: it was never created, or it was removed."""
 
 
 class WebhookNotFound(TidemillError):
-    """There is no such webhook: nobody added it, or it was removed."""
+    """There is no such webhook: it was never added, or it was removed."""
 
 
 class TokenNotFound(TidemillError):
-    """There is no token that holds of that id or that user: nobody made it, or it is over or revoked."""
+    """There is no valid token with that id or of that user. It was never created, has expired, or was
+    revoked."""
 
 
 class SignatureInvalid(TidemillError):
-    """What came as a webhook was not signed with the secret, was changed on its way, or is too old."""
+    """The webhook was not signed with the secret, was changed on its way, or is too old."""
 
 
 class JobError(TidemillError):
-    """About one job."""
+    """Base class of errors about one job."""
 
 
 class JobNotFound(JobError):
-    """There is no such job, or it has been pruned."""
+    """There is no job with that id, or it has been pruned."""
 
 
 class JobFailed(JobError):
@@ -148,19 +147,19 @@ class JobCancelled(JobError):
 
 
 class ResultUnreadable(JobError):
-    """The job is done, but its result is not what the task says it returns."""
+    """The job is done, but its result does not have the type that the task declares."""
 
 
 class ResultTimeout(JobError):
-    """The job did not end in time; it may still."""
+    """The job did not end within the time that the caller waited. The job may still end later."""
 
 
 class WaitRefused(JobError):
-    """A handler must not wait for the result of another job or flow here: the wait could keep that job from
-    starting. Use a flow instead.
+    """A handler must not wait here for the result of another job or flow, because the wait could keep that
+    job from starting. Use a flow instead.
 
-    `lasting` is False when only the load of the worker stands in the way: then the retry policy decides.
-    Else the job fails for good, as a new attempt would meet the same."""
+    `lasting=False`: only the worker's current load prevents the wait, and the retry policy decides.
+    `lasting=True`: the job fails for good, because a new attempt would have the same problem."""
 
     def __init__(self, message: str, *, lasting: bool = True) -> None:
         super().__init__(message)
@@ -168,53 +167,55 @@ class WaitRefused(JobError):
 
 
 class FlowError(TidemillError):
-    """About one flow."""
+    """Base class of errors about one flow."""
 
 
 class FlowNotFound(FlowError):
-    """There is no such flow, or it has been pruned."""
+    """There is no flow with that id, or it has been pruned."""
 
 
 class FlowFailed(FlowError):
-    """A step of the flow failed for good, or its time was over."""
+    """A step of the flow failed for good, or the flow timed out."""
 
 
 class FlowCancelled(FlowError):
     """The flow was cancelled."""
 
 
-class Steer(Exception):
-    """Raised by a handler to end its attempt on purpose."""
+class AttemptExit(Exception):
+    """Base class of the exceptions that a handler raises to end its attempt on purpose."""
 
 
-class RetryAfter(Steer):
-    """Failed; try again after `delay` seconds if attempts are left."""
+class RetryAfter(AttemptExit):
+    """Ends the attempt as failed. The job is retried after `delay` seconds if attempts are left."""
 
     def __init__(self, delay: float | timedelta, message: str = "asked to be retried") -> None:
         super().__init__(message)
-        self.delay = in_seconds(delay)
+        self.delay = to_seconds(delay)
 
 
-class SnoozeFor(Steer):
-    """Not now; come back after `delay` seconds without spending an attempt. The job's note has the
-    `reason` until it runs again."""
+class SnoozeFor(AttemptExit):
+    """Ends the attempt and runs the job again after `delay` seconds. The attempt does not count. `reason` is
+    the job's note until then."""
 
     def __init__(self, delay: float | timedelta, reason: str | None = None) -> None:
         super().__init__(reason or "snoozed")
-        self.delay, self.reason = in_seconds(delay), reason
+        self.delay, self.reason = to_seconds(delay), reason
 
 
-class GiveUp(Steer):
-    """Failed for good, whatever the retry policy says."""
+class GiveUp(AttemptExit):
+    """Ends the job as failed for good, regardless of the retry policy."""
 
 
 class UnknownOutcome(GiveUp):
-    """A paid step was begun before, and nobody knows whether it was paid for: a person decides."""
+    """A paid step began in an earlier attempt, and it is unknown whether it was paid. The job fails, and an
+    operator decides."""
 
 
 class StepUnusable(GiveUp):
-    """A step was called and its result cannot be stored, or what is stored is not what it says it returns."""
+    """The result of a step cannot be stored, or the stored result does not have the declared type."""
 
 
-class ClaimLost(Steer):
-    """The attempt's job is somebody else's by now, or gone: nothing it does counts any more."""
+class ClaimLost(AttemptExit):
+    """The worker no longer holds the job, or the job is gone. The store refuses further writes of this
+    attempt, so the handler should stop."""

@@ -1,9 +1,8 @@
-"""Where log lines go when the program that uses Tidemill has not decided: to stderr.
+"""Logging to stderr, for programs that have not configured structlog.
 
-structlog's own default is stdout, which belongs to the program and its handlers. A program that
-configured structlog or `logging` itself is left alone; `tidemill.telemetry.current` has what adds
-job, task, attempt and trace to its lines.
-"""
+By default structlog writes to stdout, which belongs to the program and its handlers. If a program has
+configured structlog or `logging` itself, Tidemill does not change that. Such a program can add job, task,
+attempt and trace to its log lines with `tidemill.telemetry.current_attempt`."""
 
 from __future__ import annotations
 
@@ -14,64 +13,78 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 from tidemill.clock import SystemClock
-from tidemill.core.secrecy import Names, redacted_text
-from tidemill.core.terminal_text import one_line, printable, printable_json
+from tidemill.core.redaction import (
+    SecretNames,
+    escape_json_controls,
+    escape_newlines,
+    redact_text,
+    strip_controls,
+)
 from tidemill.errors import ConfigurationError
-from tidemill.telemetry.base import RANKS
-from tidemill.telemetry.current import add_current
-from tidemill.telemetry.lines import LineWriter
-from tidemill.telemetry.signals import Signals
+from tidemill.telemetry.current_attempt import add_current_attempt
+from tidemill.telemetry.event_base import LEVEL_RANKS
+from tidemill.telemetry.listeners import EventLogger, Signals
 
 if TYPE_CHECKING:
     import logging
 
-Format = Literal["auto", "json", "console"]
+
+LogFormat = Literal["auto", "json", "console"]
 
 
 class LogSettings(NamedTuple):
-    format: Format = "auto"
+    """The format of log lines, and the lowest level that is written."""
+
+    format: LogFormat = "auto"
     level: str = "info"
 
 
-class _Configured:
-    """What was asked for in this process, and what was set up, to be told from what the program did."""
+class _LogState:
+    """The log settings of this process, and the processors and the handler that Tidemill installed. They are
+    stored to tell Tidemill's setup from the program's own."""
 
     settings: LogSettings | None = None
     steps: list[Any] | None = None
     handler: logging.Handler | None = None
 
 
-_ours = _Configured()
-_NAMES = Names()
-_OF_LINES = frozenset({"exception", "stack"})
-_write_line = LineWriter(SystemClock().boot)
+_state = _LogState()
+_SECRET_NAMES = SecretNames()
+_MULTILINE_FIELDS = frozenset({"exception", "stack"})
+_write_line = EventLogger(SystemClock().boot)
 
 
-def configure(*, format: Format = "auto", level: str = "info") -> None:  # noqa: A002 - the word for it
-    """Lines of Tidemill, of structlog and of `logging` to stderr, from `level` on: one JSON object per
-    line, or lines for people; `auto` takes whichever suits stderr. `debug` shows every start and end
-    of a job."""
-    _ours.settings = settings = _checked(LogSettings(format, level))
+def configure(*, format: LogFormat = "auto", level: str = "info") -> None:  # noqa: A002 - the word for it
+    """Sends log lines of Tidemill, structlog and `logging` to stderr, if they have at least the given
+    `level`.
+
+    `format="json"` writes each line as a JSON object, and `format="console"` as text for people.
+    `format="auto"` chooses text if stderr is a terminal. `level="debug"` also shows every start and end of a
+    job."""
+    _state.settings = settings = _check_settings(LogSettings(format, level))
     _configure_structlog(settings)
     _configure_logging(settings)
 
 
 def use_stderr_unless_configured() -> None:
-    """Structlog alone: a program's `logging` is its own business."""
+    """Makes structlog write to stderr, unless the program has configured structlog. The program's `logging`
+    does not change."""
     import structlog
 
     if not structlog.is_configured():
-        _configure_structlog(_ours.settings or LogSettings())
+        _configure_structlog(_state.settings or LogSettings())
 
 
-def in_force() -> LogSettings | None:
-    """What `configure` was told, for a process that should log alike."""
-    return _ours.settings
+def current_settings() -> LogSettings | None:
+    """Returns the settings given to `configure`; None if it was not called. A child process uses them to log
+    in the same way."""
+    return _state.settings
 
 
 def write_events(signals: Signals) -> None:
-    """Let events become log lines; those below the level in force stay free of cost."""
-    signals.subscribe(_write, level=(_ours.settings or LogSettings()).level)
+    """Subscribes to `signals` and writes each event as a log line. Events below the configured level cost
+    nothing."""
+    signals.subscribe(_write, level=(_state.settings or LogSettings()).level)
 
 
 def _write(event: Any) -> None:
@@ -79,26 +92,30 @@ def _write(event: Any) -> None:
     _write_line(event)
 
 
-def _checked(settings: LogSettings) -> LogSettings:
+def _check_settings(settings: LogSettings) -> LogSettings:
     if settings.format not in ("auto", "json", "console"):
         raise ConfigurationError(f"log format: is {settings.format!r}; give auto, json or console")
     level = settings.level.lower()
-    if level not in RANKS:
-        raise ConfigurationError(f"log level: is {settings.level!r}; give one of {', '.join(RANKS)}")
+    if level not in LEVEL_RANKS:
+        raise ConfigurationError(f"log level: is {settings.level!r}; give one of {', '.join(LEVEL_RANKS)}")
     return settings._replace(level=level)
 
 
 def _configure_structlog(settings: LogSettings) -> None:
     import structlog
 
-    if structlog.is_configured() and structlog.get_config()["processors"] is not _ours.steps:
+    if structlog.is_configured() and structlog.get_config()["processors"] is not _state.steps:
         return
-    _ours.steps = [structlog.contextvars.merge_contextvars, *_common(), *_rendering(settings.format)]
+    _state.steps = [
+        structlog.contextvars.merge_contextvars,
+        *_common_processors(),
+        *_rendering_processors(settings.format),
+    ]
     structlog.configure(
-        processors=_ours.steps,
-        wrapper_class=structlog.make_filtering_bound_logger(RANKS[settings.level]),
-        # Asked at every line: whoever replaces sys.stderr gets the lines from then on. A line and its
-        # end go out in one write, or those of several processes run into each other.
+        processors=_state.steps,
+        wrapper_class=structlog.make_filtering_bound_logger(LEVEL_RANKS[settings.level]),
+        # Evaluated for every line: a program that replaces sys.stderr gets the lines from then on. A line
+        # and its end are one write, or lines of several processes would mix.
         logger_factory=lambda *_: structlog.WriteLogger(sys.stderr),
     )
 
@@ -109,31 +126,35 @@ def _configure_logging(settings: LogSettings) -> None:
     import structlog
 
     root = logging.getLogger()
-    if _ours.handler is not None:
-        root.removeHandler(_ours.handler)
+    if _state.handler is not None:
+        root.removeHandler(_state.handler)
     if root.handlers:
         return
-    _ours.handler = handler = _stderr_handler()
+    _state.handler = handler = _stderr_handler()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*_common(), structlog.stdlib.add_logger_name],
+            foreign_pre_chain=[*_common_processors(), structlog.stdlib.add_logger_name],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                *_rendering(settings.format),
+                *_rendering_processors(settings.format),
             ],
         )
     )
     root.addHandler(handler)
-    root.setLevel(RANKS[settings.level])
+    root.setLevel(LEVEL_RANKS[settings.level])
 
 
-def _common() -> list[Any]:
+def _common_processors() -> list[Any]:
     import structlog
 
-    return [add_current, structlog.processors.add_log_level, structlog.processors.TimeStamper(fmt="iso")]
+    return [
+        add_current_attempt,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso"),
+    ]
 
 
-def _rendering(chosen: Format) -> list[Any]:
+def _rendering_processors(chosen: LogFormat) -> list[Any]:
     import structlog
 
     terminal = sys.stderr.isatty()
@@ -143,7 +164,7 @@ def _rendering(chosen: Format) -> list[Any]:
             _without_secrets,
             structlog.processors.JSONRenderer(serializer=_as_json, ensure_ascii=False),
         ]
-    # The renderer's own tracebacks show local variables, and those may hold secrets.
+    # The renderer's default tracebacks show local variables, which may hold secrets.
     plain = structlog.dev.plain_traceback
     return [
         structlog.processors.format_exc_info,
@@ -155,29 +176,34 @@ def _rendering(chosen: Format) -> list[Any]:
 
 
 def _without_secrets(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Hides everything that looks like a secret. The worker has redacted the texts of its jobs before."""
+    """Hides everything in the log line that looks like a secret. The worker has already redacted the texts of
+    its jobs."""
     for name, value in line.items():
         if isinstance(value, str):
-            line[name] = redacted_text(value, _NAMES)
+            line[name] = redact_text(value, _SECRET_NAMES)
     return line
 
 
 def _without_controls(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Escapes control characters, so that a value cannot drive the terminal or imitate a log line."""
+    """Escapes control characters in the log line. No value can then control the terminal or imitate another
+    log line."""
     for name, value in line.items():
         if isinstance(value, str):
-            line[name] = indent(printable(value), "  ") if name in _OF_LINES else one_line(value)
+            line[name] = (
+                indent(strip_controls(value), "  ") if name in _MULTILINE_FIELDS else escape_newlines(value)
+            )
     return line
 
 
 def _as_json(line: Any, **options: Any) -> str:
-    return printable_json(json.dumps(line, **options))
+    return escape_json_controls(json.dumps(line, **options))
 
 
 def _without_doubled_trace(
     _logger: Any, _method: str, line: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """A job without a trace of its own has its id for one; a person need not read it twice."""
+    """Removes the trace from the log line if it equals the job id. That is the default, and people need not
+    read it twice."""
     if "trace" in line and line["trace"] == line.get("job"):
         del line["trace"]
     return line
@@ -187,7 +213,8 @@ def _stderr_handler() -> logging.StreamHandler[TextIO]:
     import logging
 
     class ToStderr(logging.StreamHandler[TextIO]):
-        """Writes to what sys.stderr is at the time, as the other lines do."""
+        """A `logging` handler that always writes to the current `sys.stderr`, even if the program has
+        replaced it."""
 
         def emit(self, record: logging.LogRecord) -> None:
             self.stream = sys.stderr

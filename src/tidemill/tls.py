@@ -1,8 +1,8 @@
 """TLS contexts of clients.
 
-Making a context reads all trusted certificates and takes about 20 ms, so contexts are shared. After a
-certificate file has changed, the next connection gets a new context: no restart is needed. While a file is
-being replaced it may be incomplete. Connections then keep the context they had.
+Creating a context reads all trusted certificates and takes about 20 ms, so contexts are shared. After a
+certificate file has changed, the next connection gets a new context; no restart is needed. A file may be
+incomplete while it is being replaced; connections then keep their old context.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import msgspec
 from tidemill.errors import ConfigurationError
 
 FileVersion = tuple[int, int, int]
-"""Inode, time of the last change and size; zeros if there is no such file."""
+"""Inode, time of the last change and size; zeros if the file does not exist."""
 
 
 class TlsFiles(msgspec.Struct, frozen=True):
-    """PEM files of a client. Without `ca` the system's trusted certificates count. `verify=False` trusts
-    every server."""
+    """The PEM files of a TLS client. `ca` has the trusted certificates; if it is empty, those of the system
+    are used. `cert` and `key` are the client's own certificate and key. `verify=False`: every server is
+    trusted."""
 
     ca: str = ""
     cert: str = ""
@@ -28,14 +29,15 @@ class TlsFiles(msgspec.Struct, frozen=True):
     verify: bool = True
 
 
-SYSTEM = TlsFiles()
+SYSTEM_TRUST = TlsFiles()
 
 
-def client_context(files: TlsFiles = SYSTEM, *, source: str = "tls") -> ssl.SSLContext:
-    """The shared context of these files. Raises `ConfigurationError` for a file that was unreadable from the
-    start; `source` names the setting in it."""
+def client_context(files: TlsFiles = SYSTEM_TRUST, *, source: str = "tls") -> ssl.SSLContext:
+    """Returns the TLS context for these files; calls with the same files share it. Raises
+    `ConfigurationError` if a file is unreadable and no earlier context for these files exists. `source` is
+    the name of the setting in the error message."""
     paths = (files.ca or ssl.get_default_verify_paths().cafile or "", files.cert, files.key)
-    versions = tuple(_version(path) for path in paths)
+    versions = tuple(_file_version(path) for path in paths)
     known = _CONTEXTS.get(files)
     if known is not None and known[0] == versions:
         return known[1]
@@ -44,15 +46,15 @@ def client_context(files: TlsFiles = SYSTEM, *, source: str = "tls") -> ssl.SSLC
     except ConfigurationError:
         if known is None:
             raise
-        return known[1]  # tried again by the next connection
-    if known is None and len(_CONTEXTS) >= _MOST_CONTEXTS:
+        return known[1]  # the next connection tries again
+    if known is None and len(_CONTEXTS) >= _MAX_CONTEXTS:
         _CONTEXTS.clear()
     _CONTEXTS[files] = versions, made
     return made
 
 
 _CONTEXTS: dict[TlsFiles, tuple[tuple[FileVersion, ...], ssl.SSLContext]] = {}
-_MOST_CONTEXTS = 16
+_MAX_CONTEXTS = 16
 
 
 def _new_context(files: TlsFiles, source: str) -> ssl.SSLContext:
@@ -71,7 +73,7 @@ def _new_context(files: TlsFiles, source: str) -> ssl.SSLContext:
     return context
 
 
-def _version(path: str) -> FileVersion:
+def _file_version(path: str) -> FileVersion:
     try:
         found = os.stat(path)  # noqa: PTH116 - asked before every connection; Path costs more than the call
     except OSError:

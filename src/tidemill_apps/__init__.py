@@ -1,1 +1,1 @@
-"""Applications that run on Tidemill, and use only its public names."""
+"""Example applications that run on Tidemill. They use only Tidemill's public names."""

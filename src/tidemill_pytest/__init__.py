@@ -1,9 +1,10 @@
-"""The pytest plugin of Tidemill. It lives beside the package, so that a test run that does not use it
-does not pay for importing Tidemill.
+"""The pytest plugin of Tidemill.
 
-`@pytest.mark.tidemill` runs an async test in virtual time. It needs no other plugin, and where
-pytest-asyncio or anyio's plugin would take async tests, a marked one is no longer async for them.
-"""
+`@pytest.mark.tidemill` runs an async test in virtual time. It needs no other plugin. The plugin replaces a
+marked test by a sync function, so pytest-asyncio and anyio do not run it as an async test.
+
+pytest imports every installed plugin. This plugin is a package beside `tidemill`, so that test runs that do
+not use it do not import Tidemill."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from tidemill import Tidemill
     from tidemill.testing import AsyncKit, Kit, inline
 
-_MARK = "tidemill"
+
+_MARKER = "tidemill"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,55 +38,59 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
-    """Last of the wrappers is the innermost: the others see the test when it is plain already. Only
-    what pytest took for a test is looked at: names of a module may be proxies that raise when asked."""
+    """Replaces each marked async test by a sync function that runs it in virtual time.
+
+    The code after `yield` runs before that of other plugins' wrappers, so they already see a sync test. It
+    inspects only the items that pytest collected. Other names in a module may be proxies, and reading an
+    attribute of a proxy may raise an error."""
     made = yield
     for item in made if isinstance(made, list) else [made]:
-        if isinstance(item, pytest.Function) and (mark := item.get_closest_marker(_MARK)):
-            _make_plain(item, mark)
+        if isinstance(item, pytest.Function) and (mark := item.get_closest_marker(_MARKER)):
+            _make_sync(item, mark)
     return made
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A mark that would do nothing, or not what it says, is refused."""
+    """Raises UsageError if the tidemill mark has positional arguments or is on a unittest async test."""
     for item in items:
-        if (mark := item.get_closest_marker(_MARK)) is None:
+        if (mark := item.get_closest_marker(_MARKER)) is None:
             continue
         if mark.args:
             given = ", ".join(map(repr, mark.args))
             raise pytest.UsageError(
                 f"{item.nodeid}: tidemill({given}): its arguments have names; write tidemill(seed={given})"
             )
-        if _is_async(getattr(item, "obj", None)) and _is_of_unittest(item):
+        if _is_async(getattr(item, "obj", None)) and _is_unittest(item):
             raise pytest.UsageError(
                 f"{item.nodeid}: unittest runs the async tests of its classes on a loop of its own, and "
                 "@pytest.mark.tidemill cannot change that; write the test as a function"
             )
 
 
-def _is_of_unittest(item: pytest.Item) -> bool:
+def _is_unittest(item: pytest.Item) -> bool:
     import unittest
 
     return issubclass(getattr(item, "cls", None) or object, unittest.TestCase)
 
 
 def _is_async(obj: Any) -> bool:
-    return inspect.iscoroutinefunction(obj) or inspect.iscoroutinefunction(_drawn(obj))
+    return inspect.iscoroutinefunction(obj) or inspect.iscoroutinefunction(_hypothesis_test(obj))
 
 
-def _drawn(obj: Any) -> Any:
-    """The test inside one whose arguments Hypothesis draws."""
+def _hypothesis_test(obj: Any) -> Any:
+    """Returns the function inside a test that Hypothesis (`@given`) has wrapped; None for any other test."""
     return getattr(getattr(obj, "hypothesis", None), "inner_test", None)
 
 
-def _make_plain(item: pytest.Function, mark: pytest.Mark) -> None:
+def _make_sync(item: pytest.Function, mark: pytest.Mark) -> None:
     if inspect.iscoroutinefunction(item.obj):
-        item.obj = _in_virtual_time(item.obj, mark)
-    elif inspect.iscoroutinefunction(inner := _drawn(item.obj)):  # parametrised tests share it
-        item.obj.hypothesis.inner_test = _in_virtual_time(inner, mark)
+        item.obj = _run_in_virtual_time(item.obj, mark)
+    elif inspect.iscoroutinefunction(inner := _hypothesis_test(item.obj)):
+        # Parametrised tests share the function, so it is wrapped once.
+        item.obj.hypothesis.inner_test = _run_in_virtual_time(inner, mark)
 
 
-def _in_virtual_time(test: Callable[..., Any], mark: pytest.Mark) -> Callable[..., None]:
+def _run_in_virtual_time(test: Callable[..., Any], mark: pytest.Mark) -> Callable[..., None]:
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
         from tidemill.testing import run_virtual
@@ -96,7 +102,8 @@ def _in_virtual_time(test: Callable[..., Any], mark: pytest.Mark) -> Callable[..
 
 @pytest.fixture
 def tidemill_app(request: pytest.FixtureRequest) -> Tidemill:
-    """The application under test; override it in conftest.py, or name it in pytest's settings."""
+    """The application under test. Set `tidemill_app = module:app` in pytest's settings, or override this
+    fixture."""
     target = str(request.config.getini("tidemill_app"))
     module, _, name = target.partition(":")
     if not module or not name:
@@ -110,10 +117,10 @@ def tidemill_app(request: pytest.FixtureRequest) -> Tidemill:
 
 @pytest.fixture
 def tidemill_kit(request: pytest.FixtureRequest, tidemill_app: Tidemill) -> Iterator[Kit | AsyncKit]:
-    """The application on a fresh store in memory. In an async test its `run_…` are awaited."""
+    """A test kit: the application on an empty memory store. In an async test, await its `run_…` methods."""
     from tidemill import testing
 
-    mark = request.node.get_closest_marker(_MARK)
+    mark = request.node.get_closest_marker(_MARKER)
     kit = testing.kit(tidemill_app, **({} if mark is None else mark.kwargs))
     if _is_async(inspect.unwrap(request.function)):
         with kit.awaited() as awaited:
@@ -125,7 +132,7 @@ def tidemill_kit(request: pytest.FixtureRequest, tidemill_app: Tidemill) -> Iter
 
 @pytest.fixture
 def tidemill_inline(tidemill_app: Tidemill) -> Iterator[inline]:
-    """Every job runs where it is enqueued."""
+    """Runs every job in the call that enqueues it."""
     from tidemill import testing
 
     with testing.inline(tidemill_app) as kit:

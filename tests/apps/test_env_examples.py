@@ -1,4 +1,4 @@
-"""The `.env.example` of an application: every setting is in it, and a copy of it changes nothing (X5)."""
+"""The `.env.example` of an application has every setting, and a copy of it changes nothing (X5)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from msgspec.structs import fields
 
 import tidemill_apps
 from tidemill_apps.articles.settings import ArticlesSettings
-from tidemill_apps.articles.settings import from_environment as articles_settings
-from tidemill_apps.common.environment import Settings
+from tidemill_apps.articles.settings import load_settings as articles_settings
+from tidemill_apps.common.settings import EnvironmentSettings
 from tidemill_apps.music.settings import MusicSettings
-from tidemill_apps.music.settings import from_environment as music_settings
+from tidemill_apps.music.settings import load_settings as music_settings
 
 ROOT = Path(tidemill_apps.__file__).parent
 SHARED = {"TIDEMILL_URL", "GEMINI_API_KEY", "OPENAI_API_KEY"}
@@ -34,23 +34,25 @@ def example(application: str) -> dict[str, str]:
     return dict(pairs)
 
 
-def variables(settings: Settings, prefix: str) -> Iterator[str]:
+def variables(settings: EnvironmentSettings, prefix: str) -> Iterator[str]:
     for field in fields(type(settings)):
         name, value = f"{prefix}{field.name}".upper(), getattr(settings, field.name)
-        if isinstance(value, Settings):
+        if isinstance(value, EnvironmentSettings):
             yield from variables(value, f"{name}_")
         else:
             yield name
 
 
 @pytest.mark.parametrize(("application", "defaults", "_"), APPLICATIONS)
-def test_every_setting_is_in_it_x5(application: str, defaults: Settings, _: object) -> None:
+def test_every_setting_is_in_it_x5(application: str, defaults: EnvironmentSettings, _: object) -> None:
     expected = set(variables(defaults, f"{application}_"))
     assert example(application).keys() == expected | SHARED
 
 
 @pytest.mark.parametrize(("application", "defaults", "from_environment"), APPLICATIONS)
-def test_a_copy_changes_nothing_x5(application: str, defaults: Settings, from_environment: object) -> None:
+def test_a_copy_changes_nothing_x5(
+    application: str, defaults: EnvironmentSettings, from_environment: object
+) -> None:
     assert callable(from_environment)
     assert from_environment(example(application)) == from_environment({})
     assert from_environment({}) == defaults

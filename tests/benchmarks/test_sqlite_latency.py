@@ -9,7 +9,7 @@ from benchmarks import sqlite_latency
 
 
 @pytest.mark.parametrize(("slowest", "code"), [(0.1, 0), (0.101, 1)])
-def test_the_exit_code_tells_whether_p99_holds(
+def test_the_exit_code_depends_on_p99(
     slowest: float,
     code: int,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""One browser, and the dashboards it looks at, for all tests of a process."""
+"""One browser and its dashboards, shared by all tests of a process."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright, expect
 
-from tests.browser.harm import harmful
+from tests.browser.dubbing_app import DubbingApp
+from tests.browser.script_injection import script_value
 from tests.browser.site import Site
-from tests.browser.studio import Studio
-from tests.browser.window import PATIENCE, Window
-from tests.web.world import World
+from tests.browser.window import TIMEOUT_MILLISECONDS, Window
+from tests.web.populated_store import PopulatedStore
 
 FLAGS = (
     "--no-sandbox",
@@ -28,16 +28,16 @@ FLAGS = (
 )
 
 
-class Opens(Protocol):
+class OpenWindow(Protocol):
     def __call__(self, site: Site, **options: Any) -> Awaitable[Window]: ...
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    """The system's own: nothing is downloaded."""
+    """Starts the system's Chromium; nothing is downloaded."""
     chromium = shutil.which("chromium")
     assert chromium, "chromium is missing: scripts/test installs it, or sudo apt-get install chromium"
-    expect.set_options(timeout=PATIENCE)
+    expect.set_options(timeout=TIMEOUT_MILLISECONDS)
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium, args=[*FLAGS])
         yield browser
@@ -45,43 +45,43 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def studio(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Studio]:
+async def studio(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[DubbingApp]:
     folder = tmp_path_factory.mktemp("studio")
-    studio = Studio(f"sqlite:///{folder / 'studio.db'}", folder)
+    studio = DubbingApp(f"sqlite:///{folder / 'studio.db'}", folder)
     async with studio.app:
         yield studio
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def site(studio: Studio, browser: Browser) -> AsyncIterator[Site]:
+async def site(studio: DubbingApp, browser: Browser) -> AsyncIterator[Site]:
     """`tidemill up`: a worker and its dashboard."""
-    with Site(studio.folder, "up", "tests.browser.running:app") as site:
+    with Site(studio.folder, "up", "tests.browser.dubbing_app_entry:app") as site:
         await site.sign_in(browser)
         yield site
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def harmed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    """A world of somebody who means harm."""
+async def harmed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PopulatedStore]:
+    """A populated store in which every field is a script."""
     folder = tmp_path_factory.mktemp("harm")
-    harmed = World(f"sqlite:///{folder / 'harm.db'}", harmful)
+    harmed = PopulatedStore(f"sqlite:///{folder / 'harm.db'}", script_value)
     async with harmed.app:
-        await harmed.begin()
-        harmed.places = {**harmed.places, "job": (*harmed.places["job"], await harmed.run())}
+        await harmed.populate()
+        harmed.path_values = {**harmed.path_values, "job": (*harmed.path_values["job"], await harmed.run())}
         yield harmed
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def harmed_site(harmed: World, browser: Browser) -> AsyncIterator[Site]:
-    """`tidemill web`: a dashboard by itself, and nothing moves."""
-    with Site(Path(harmed.app.url.path).parent, "web", "tests.browser.harm:app") as site:
+async def harmed_site(harmed: PopulatedStore, browser: Browser) -> AsyncIterator[Site]:
+    """`tidemill web`: a dashboard without a worker, so nothing changes."""
+    with Site(Path(harmed.app.url.path).parent, "web", "tests.browser.script_injection:app") as site:
         await site.sign_in(browser)
         yield site
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def opens(browser: Browser) -> AsyncIterator[Opens]:
-    """Windows of somebody who is signed in. When the test is over nothing may have gone wrong in any."""
+async def opens(browser: Browser) -> AsyncIterator[OpenWindow]:
+    """Opens signed-in windows. At the end of the test no window may have an error."""
     windows: list[Window] = []
 
     async def opens(site: Site, **options: Any) -> Window:

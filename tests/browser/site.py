@@ -1,4 +1,4 @@
-"""A dashboard as somebody runs it: a process of its own, on a SQLite file, and a browser signed in to it."""
+"""A dashboard in its own process on a SQLite file, and a browser signed in to it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ LINK = re.compile(r"(http://127\.0\.0\.1:\d+)/\S*")
 class Site:
     """`how` is `up`, with a worker, or `web`, without."""
 
-    def __init__(self, folder: Path, how: str, app: str, *, port: int = 0) -> None:
+    def __init__(self, folder: Path, command: str, app: str, *, port: int = 0) -> None:
         self._log = folder / "site.log"
         self._signed_in: StorageState | None = None
         self._program = Program(
-            [sys.executable, "-m", "tidemill", how, app, "--port", str(port)],
+            [sys.executable, "-m", "tidemill", command, app, "--port", str(port)],
             log=self._log,
             environment={"PYTHONPATH": os.pathsep.join([str(ROOT), *PATH])},
         )
@@ -46,7 +46,7 @@ class Site:
 
     @property
     def link(self) -> str:
-        """The one that was printed. It is good for one sign-in."""
+        """Returns the printed link, which works for one sign-in."""
         return self._found()[0]
 
     @property
@@ -58,7 +58,7 @@ class Site:
         return self._log.read_text(encoding="utf-8")
 
     async def sign_in(self, browser: Browser) -> None:
-        """By the printed link. Windows that are opened later are signed in as well."""
+        """Signs in by the printed link, also for windows that are opened later."""
         window = await self.strange_window(browser)
         page = await window.context.new_page()
         await page.goto(self.link)
@@ -71,7 +71,7 @@ class Site:
         return Window(await browser.new_context(storage_state=self._signed_in, **options), self.address)
 
     async def strange_window(self, browser: Browser, **options: Any) -> Window:
-        """Of somebody who has not signed in."""
+        """Opens a window without a sign-in."""
         return Window(await browser.new_context(**options), self.address)
 
     def _found(self) -> re.Match[str]:

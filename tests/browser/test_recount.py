@@ -1,4 +1,4 @@
-"""At rest every number is the number of jobs there are, wherever it is shown (I28)."""
+"""I28: when nothing runs, every number on every page equals the number of jobs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from httpx2 import AsyncClient
 from playwright.async_api import Page, expect
 
-from tests.browser.conftest import Opens
+from tests.browser.conftest import OpenWindow
+from tests.browser.dubbing_app import DubbingApp
 from tests.browser.site import Site
-from tests.browser.studio import Studio
-from tests.browser.window import heard
+from tests.browser.window import wait_for_live
 from tidemill import State
-from tidemill.seam.roles import Role
+from tidemill.routing.routes import Role
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
@@ -26,8 +26,8 @@ GLANCE = ("running", "ready", "scheduled", "waiting", "done")
 Counted = Counter[tuple[str, str]]
 
 
-def recounted(studio: Studio) -> Counted:
-    """Row by row, past everything that keeps counts."""
+def recounted(studio: DubbingApp) -> Counted:
+    """Counts row by row, without any stored counter."""
     with closing(sqlite3.connect(studio.folder / "studio.db")) as store:
         return Counter(store.execute("SELECT queue, state FROM jobs").fetchall())
 
@@ -40,7 +40,7 @@ async def number(page: Page, which: str) -> int:
     return int((await page.locator(which).first.inner_text()).replace(",", ""))
 
 
-async def test_numbers_are_those_of_a_recount(opens: Opens, site: Site, studio: Studio) -> None:
+async def test_numbers_equal_a_recount(opens: OpenWindow, site: Site, studio: DubbingApp) -> None:
     later = studio.record.using(delay=3600)
     await studio.app.enqueue_many(later.job(f"later {each}") for each in range(SCHEDULED))
     await studio.app.enqueue_many(
@@ -55,10 +55,11 @@ async def test_numbers_are_those_of_a_recount(opens: Opens, site: Site, studio: 
     await overview_shows(overview, counted)
     for queue in {name for name, _ in counted}:
         page = await window.open(f"/queues/{queue}")
-        await heard(page)
+        await wait_for_live(page)
         for state in (*GLANCE, "cancelled"):
             assert await number(page, f"a[href$='state={state}'] .value") == counted[queue, state], state
         assert await number(page, "a[href*='dead-letters'] .value") == counted[queue, "failed"]
+        await page.close()  # its event stream holds one of the six connections of the browser
     jobs = await window.open("/jobs")
     for state in State:
         assert await number(jobs, f".tabs a[href$='state={state}'] .soft") == of_all(counted, state), state
@@ -67,7 +68,7 @@ async def test_numbers_are_those_of_a_recount(opens: Opens, site: Site, studio: 
 
 
 async def overview_shows(page: Page, counted: Counted) -> None:
-    await heard(page)
+    await wait_for_live(page)
     for state in GLANCE:
         assert await number(page, f".figures a[href$='state={state}'] .value") == of_all(counted, state), (
             state
@@ -78,8 +79,8 @@ async def overview_shows(page: Page, counted: Counted) -> None:
             assert await number(page, f"td a[href$='queue={queue}&state={state}']") == many, queue
 
 
-async def programs_are_told(site: Site, studio: Studio, counted: Counted) -> None:
-    token = await studio.app.access.tokens.create("prometheus", Role.VIEWER)
+async def programs_are_told(site: Site, studio: DubbingApp, counted: Counted) -> None:
+    token = await studio.app.auth.tokens.create("prometheus", Role.VIEWER)
     async with AsyncClient(headers={"authorization": f"Bearer {token.secret}"}) as client:
         stats = (await client.get(f"{site.address}/api/v1/stats")).json()
         metrics = (await client.get(f"{site.address}/metrics")).text

@@ -1,5 +1,5 @@
-"""A browser's window that minds what pages do: whatever they write to the console as an error, throw, fail to
-get, or ask of another host than their own."""
+"""A browser window that records errors: console errors, exceptions, failed requests, and requests to other
+hosts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, 
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text(encoding="utf-8")
 SERIOUS = {"serious", "critical"}
 HEARS = "addEventListener('htmx:sseMessage', () => { document.documentElement.dataset.heard = 'yes'; });"
-PATIENCE = 30_000
-"""Milliseconds: a machine that does other things as well is slow, not wrong."""
+TIMEOUT_MILLISECONDS = 30_000
+"""Milliseconds; generous, because a busy machine is slow."""
 
 
 @dataclass
 class Window:
-    """`troubles` is what went wrong in any page of it. `foreseen` are statuses that a test is about."""
+    """`troubles` are the errors of all its pages. `foreseen` are statuses that a test expects."""
 
     context: BrowserContext
     site: str
@@ -28,7 +28,7 @@ class Window:
     foreseen: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.context.set_default_timeout(PATIENCE)
+        self.context.set_default_timeout(TIMEOUT_MILLISECONDS)
         self.context.on("console", self._written)
         self.context.on("weberror", self._thrown)
         self.context.on("request", self._asked)
@@ -41,7 +41,7 @@ class Window:
         return page
 
     async def shows(self, path: str) -> bool:
-        """What is there is a page, not data for one."""
+        """True if the path is a page and not data for one."""
         answer = await self.context.request.get(f"{self.site}{path}", headers={"accept": "text/html"})
         return answer.headers["content-type"].startswith("text/html")
 
@@ -65,14 +65,14 @@ class Window:
             self.troubles.append(f"{response.status} {response.request.method} {response.url}")
 
 
-async def heard(page: Page) -> None:
-    """Until what came by the stream is on the page; a page that has none is as it is."""
+async def wait_for_live(page: Page) -> None:
+    """Waits until the first live update is on the page; returns at once for a page without a stream."""
     if await page.locator("[sse-connect]").count():
         await expect(page.locator("html[data-heard]")).to_have_count(1)
 
 
-async def issues(page: Page) -> list[str]:
-    """What axe-core holds to be serious, each with the first elements it is about."""
+async def accessibility_issues(page: Page) -> list[str]:
+    """Returns the serious issues that axe-core finds, each with its first elements."""
     if not await page.evaluate("'axe' in window"):
         await page.evaluate(AXE)
     found: Mapping[str, Any] = await page.evaluate("axe.run({resultTypes: ['violations']})")
@@ -84,8 +84,8 @@ async def issues(page: Page) -> list[str]:
     ]
 
 
-async def too_wide(page: Page) -> list[str]:
-    """What sticks out of the window: a reader would have to move the page sideways."""
+async def overflowing_elements(page: Page) -> list[str]:
+    """Returns elements that stick out of the window and would need horizontal scrolling."""
     return list(
         await page.evaluate(
             """() => {

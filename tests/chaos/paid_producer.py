@@ -1,4 +1,4 @@
-"""A producer of paid calls: writes an id down only after the store has accepted it."""
+"""A producer of paid calls: records an id only after the store has accepted it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import asyncio
 import itertools
 import sys
 
-from tests.chaos.ledger import Ledger
+from tests.chaos.event_files import EventFile
 from tests.chaos.paid_tasks import app, by_module, by_state
 from tests.chaos.tasks import FOLDER
 from tidemill.errors import StoreError
 
 
 async def main(per_second: float) -> None:
-    ledger = Ledger(FOLDER)
+    ledger = EventFile(FOLDER)
     async with app:
         for number in itertools.count():
             try:

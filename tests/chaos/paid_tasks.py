@@ -1,5 +1,7 @@
-"""Paid calls under fire: handlers use the lifespan's state, a paid step and the openai package, once with a
-client of the lifespan and once with a client of the module."""
+"""Tasks with paid calls for the chaos tests.
+
+Handlers use the lifespan's state, a paid step and the openai package, once with a client of the lifespan
+and once with a client of the module."""
 
 from __future__ import annotations
 
@@ -8,13 +10,13 @@ from collections.abc import AsyncIterator
 
 from openai import AsyncOpenAI
 
-from tests.chaos.tasks import LEDGER, URL
+from tests.chaos.tasks import EVENTS, URL
 from tidemill import Context, Limit, Retention, Retry, Tidemill
-from tidemill.telemetry.events import StepUnknown
+from tidemill.telemetry.events import StepOutcomeUnknown
 
 PROVIDER = os.environ.get("CHAOS_PROVIDER", "http://127.0.0.1:9/v1")
 WORKER = "CHAOS_WORKER"
-"""The process id of the worker: a handler in a child process has another."""
+"""The process id of the worker; a handler in a child process has another."""
 TASKS = ("by-state", "by-module")
 
 app = Tidemill(URL)
@@ -29,9 +31,9 @@ async def shared() -> AsyncIterator[AsyncOpenAI]:
         yield opened
 
 
-@app.on(StepUnknown)
-def unknown(event: StepUnknown) -> None:
-    LEDGER.write("unknown", event.job)
+@app.on(StepOutcomeUnknown)
+def unknown(event: StepOutcomeUnknown) -> None:
+    EVENTS.write("unknown", event.job)
 
 
 async def call(ctx: Context, by: AsyncOpenAI) -> str:
@@ -45,10 +47,10 @@ async def call(ctx: Context, by: AsyncOpenAI) -> str:
         return answer.object
 
     if os.environ.get(WORKER, "") != str(os.getpid()):
-        LEDGER.write("apart", ctx.job_id)
-    LEDGER.write("started", ctx.job_id)
+        EVENTS.write("apart", ctx.job_id)
+    EVENTS.write("started", ctx.job_id)
     answer = await ctx.step("ask", ask, paid=True)
-    LEDGER.write("committed", ctx.job_id)
+    EVENTS.write("committed", ctx.job_id)
     return answer
 
 

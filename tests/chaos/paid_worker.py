@@ -1,4 +1,4 @@
-"""A worker of paid calls under fire, with short leases."""
+"""A worker of paid calls for the chaos tests, with short leases."""
 
 from __future__ import annotations
 

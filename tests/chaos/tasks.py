@@ -1,4 +1,5 @@
-"""What the processes under fire run. Configured by the environment, since they are started anew."""
+"""The application of the chaos processes. The environment configures it, because the processes are
+restarted."""
 
 from __future__ import annotations
 
@@ -6,18 +7,18 @@ import asyncio
 import os
 from pathlib import Path
 
-from tests.chaos.ledger import Ledger
+from tests.chaos.event_files import EventFile
 from tidemill import Context, Retention, Tidemill
 from tidemill.clock import SystemClock
 
 FOLDER = Path(os.environ.get("CHAOS_FOLDER", "."))
 URL = os.environ.get("CHAOS_URL", f"sqlite:///{FOLDER / 'jobs.db'}")
 SKEW = float(os.environ.get("CHAOS_SKEW", "0"))
-LEDGER = Ledger(FOLDER)
+EVENTS = EventFile(FOLDER)
 
 
 class WrongClock(SystemClock):
-    """Of a machine whose wall clock nobody has set."""
+    """The clock of a machine with a wrong wall time."""
 
     def wall(self) -> float:
         return super().wall() + SKEW
@@ -29,6 +30,6 @@ app.queue("default", crash_limit=50, keep_done=Retention(), keep_failed=Retentio
 
 @app.task(name="work")
 async def work(ctx: Context, milliseconds: float) -> None:
-    LEDGER.write("started", ctx.job_id)
+    EVENTS.write("started", ctx.job_id)
     await asyncio.sleep(milliseconds / 1000)
-    LEDGER.write("committed", ctx.job_id)
+    EVENTS.write("committed", ctx.job_id)

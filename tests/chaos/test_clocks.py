@@ -1,5 +1,5 @@
-"""Workers' clocks are wrong by five minutes and the server's is stepped by an hour, under load: leases and
-windows hold (I26)."""
+"""Workers' clocks are wrong by five minutes and the server's clock is stepped by an hour, under load:
+leases and windows hold (I26)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tidemill.stores.redis import RedisStore
 
 HOUR, MINUTES = 3600.0, 300.0
 EVERY = 2.0
-"""Seconds between two steps. Each worker speaks in between: one that has not heard of a correction yet cannot
-tell the next step."""
+"""Seconds between two steps. Each worker contacts the server in between: without the first correction it
+cannot recognise the next step."""
 LEASE = 3.0
 
 pytestmark = pytest.mark.alone
@@ -37,14 +37,14 @@ class WrongClock(SystemClock):
 
 
 class SteppedServer:
-    """No test can set the machine's clock. Both stores let a test add to what their server reads, which is
-    where a step would show."""
+    """A server with a stepped clock. A test cannot set the machine's clock, but both stores let a test add
+    an offset to the server's time."""
 
     def __init__(self, make: Callable[[], Store], step: Callable[[float], None]) -> None:
         self.make, self._step = make, step
         self.steps = 0
 
-    async def keep_stepping(self) -> None:
+    async def step_clock_periodically(self) -> None:
         for by in itertools.cycle([HOUR, -HOUR, -HOUR, HOUR]):
             await asyncio.sleep(EVERY)
             await asyncio.to_thread(self._step, by)
@@ -85,7 +85,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[SteppedServer]:
 
 
 class Fleet:
-    """Two workers, one five minutes early and one five minutes late."""
+    """Two workers: the clock of one is five minutes early, of the other five minutes late."""
 
     def __init__(self, server: SteppedServer, write: Callable[[Tidemill], object]) -> None:
         self.apps = [Tidemill(store=server.make(), clock=WrongClock(by)) for by in (MINUTES, -MINUTES)]
@@ -98,10 +98,10 @@ class Fleet:
             for app in self.apps:
                 await opened.enter_async_context(app)
                 workers.append(app.worker(concurrency=20, lease=LEASE, poll=0.5, reclaim_every=0.3))
-            stepping = group.create_task(self._server.keep_stepping())
+            stepping = group.create_task(self._server.step_clock_periodically())
             running = [group.create_task(worker.run()) for worker in workers]
             async with asyncio.timeout(40):
-                while done() < jobs:  # noqa: ASYNC110 - real clocks are what this is about
+                while done() < jobs:  # noqa: ASYNC110 - the test needs real clocks
                     await asyncio.sleep(0.05)
                 for worker in workers:
                     worker.stop()
@@ -111,7 +111,7 @@ class Fleet:
 
 @pytest.mark.timeout(90)
 async def test_leases_hold(server: SteppedServer) -> None:
-    """Some jobs run longer than a lease; none is taken from who runs it."""
+    """Some jobs run longer than a lease; none is reclaimed from its worker."""
     runs: Counter[int] = Counter()
     done: set[int] = set()
 

@@ -1,4 +1,5 @@
-"""Sixteen processes on one file: no job is claimed twice, none lost, counts equal a recount (I1, I9)."""
+"""Sixteen processes on one file: no job is claimed twice, none is lost, and counts equal a recount (I1,
+I9)."""
 
 import asyncio
 import os
@@ -8,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.fire import ROOT
-from tests.chaos.ledger import read
+from tests.chaos.chaos_run import ROOT
+from tests.chaos.event_files import read_events
 from tidemill.core.filters import Filter
 from tidemill.core.states import State
 from tidemill.stores.sqlite import SqliteStore
@@ -26,13 +27,13 @@ async def test_sixteen_processes_share_one_file(tmp_path: Path) -> None:
     processes = [
         await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "tests.chaos.contender", str(path), str(SECONDS)),
+            *("-m", "tests.chaos.contention_process", str(path), str(SECONDS)),
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
         for _ in range(PROCESSES)
     ]
     assert [await process.wait() for process in processes] == [0] * PROCESSES
-    witness = read(tmp_path)
+    witness = read_events(tmp_path)
     store = await SqliteStore(path).open()
     counts = (await store.counts())["q"]
     page = await store.find(Filter(), limit=1_000_000)

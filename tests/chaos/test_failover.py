@@ -1,6 +1,8 @@
-"""A replica takes over while jobs come and are done. What the old primary acknowledged and had not copied is
-lost, and nothing else: calls end in time, holders of lost claims are refused, and what is sent again with
-the same ids exists once (I1, I3, I5, I6, I22)."""
+"""A replica takes over while jobs are enqueued and run. Only writes that the old primary acknowledged and
+had not replicated are lost.
+
+Calls end in time, holders of lost claims are refused, and jobs that are sent again with the same ids
+exist once (I1, I3, I5, I6, I22)."""
 
 from __future__ import annotations
 
@@ -21,16 +23,16 @@ from tidemill.errors import StoreError
 
 AT_LENGTH = "TIDEMILL_CHAOS_SECONDS" in os.environ
 ROUNDS = 10 if AT_LENGTH else 1
-SOME = 30
+JOB_COUNT = 30
 SLOW, SOON = 2.0, 0.2
-"""Seconds a job runs that is to outlast a failover, and after which it is begun."""
+"""Seconds that a job runs to outlast a failover, and seconds after which it starts."""
 DEADLINE = 5.0
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(60 + 30 * ROUNDS)]
 
 
-class Traffic:
-    """Sends without a pause, and keeps every request that was accepted."""
+class FailoverTraffic:
+    """Sends jobs without a pause, and records every accepted request."""
 
     def __init__(self, url: str) -> None:
         self.app = Tidemill(url)
@@ -58,10 +60,10 @@ class Traffic:
             pass
         self.longest = max(self.longest, clock() - began)
 
-    async def goes_on(self) -> set[str]:
-        """Until some more were accepted: which ones."""
+    async def wait_for_progress(self) -> set[str]:
+        """Waits until more jobs are accepted; returns them."""
         before = set(self.accepted)
-        while len(self.accepted) < len(before) + SOME:  # noqa: ASYNC110 - by itself, or never
+        while len(self.accepted) < len(before) + JOB_COUNT:  # noqa: ASYNC110 - the store recovers by itself, or never
             await asyncio.sleep(0.01)
         return self.accepted.keys() - before
 
@@ -83,7 +85,7 @@ class Traffic:
             self.lost = self.accepted.keys() - {job.id for job in await self._jobs()}
             for name in self.lost:
                 await self.send(self.accepted[name])
-            while {job.state for job in await self._jobs()} != {State.DONE}:  # noqa: ASYNC110 - by itself
+            while {job.state for job in await self._jobs()} != {State.DONE}:  # noqa: ASYNC110 - the store recovers by itself
                 await asyncio.sleep(0.05)
             self.worker.stop()
             await running
@@ -100,37 +102,37 @@ class Traffic:
         assert self.longest < DEADLINE + 1, "a call was neither answered nor refused in time"
 
 
-async def _lose_a_primary(watched: RedisSentinel, traffic: Traffic) -> set[str]:
-    """Which may be lost."""
+async def _lose_a_primary(watched: RedisSentinel, traffic: FailoverTraffic) -> set[str]:
+    """Kills the primary; returns the jobs that may be lost."""
     for number in range(5):
         await traffic.send(traffic.work.using(delay=SOON).job(-1 - number, SLOW))
     copied = set(traffic.accepted)
     with watched.primary.client() as client:
         client.ping()
         assert client.wait(1, 5000) == 1
-        # Cut off from its replica, the primary goes on for a while: what it acknowledges then is lost.
+        # Without its replica, the primary continues for a while: its acknowledged writes are then lost.
         watched.replica.pause()
         client.client_kill_filter(_type="slave")
     begun = sum(traffic.runs[-1 - number] for number in range(5))
     while sum(traffic.runs[-1 - number] for number in range(5)) < begun + 5:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
-    await traffic.goes_on()
+    await traffic.wait_for_progress()
     watched.primary.kill()
     watched.replica.resume()
     await asyncio.to_thread(watched.fail_over)
     risked = traffic.accepted.keys() - copied
-    await traffic.goes_on()
+    await traffic.wait_for_progress()
     return risked
 
 
 async def test_sentinels_fail_over_under_load() -> None:
     with RedisSentinel(sentinels=3 if AT_LENGTH else 1) as watched:
         sentinels = ",".join(f"{HOST}:{sentinel.port}" for sentinel in watched.sentinels)
-        traffic = Traffic(f"redis+sentinel://{sentinels}/{watched.name}")
+        traffic = FailoverTraffic(f"redis+sentinel://{sentinels}/{watched.name}")
         risked: set[str] = set()
         async with asyncio.timeout(30 + 20 * ROUNDS), traffic.under_way():
             for number in range(ROUNDS):
-                await traffic.goes_on()
+                await traffic.wait_for_progress()
                 risked |= await _lose_a_primary(watched, traffic)
                 if number + 1 < ROUNDS:
                     await asyncio.to_thread(watched.come_back)
@@ -144,17 +146,17 @@ async def test_sentinels_fail_over_under_load() -> None:
 if AT_LENGTH:  # four servers, and a quarter of a minute
 
     async def test_a_node_of_a_cluster_is_lost_under_load() -> None:
-        """Its replica is promoted by the other nodes; the URL names one that stays."""
+        """The other nodes promote its replica; the URL names a node that stays."""
         with RedisCluster() as cluster:
             owner = cluster.node_of("{load}:")
             stays = next(node for node in cluster.nodes if node is not owner)
             await asyncio.to_thread(cluster.add_replica, owner)
-            traffic = Traffic(f"redis+cluster://{HOST}:{stays.port}?prefix=load")
+            traffic = FailoverTraffic(f"redis+cluster://{HOST}:{stays.port}?prefix=load")
             async with asyncio.timeout(60), traffic.under_way():
-                copied = await traffic.goes_on()
+                copied = await traffic.wait_for_progress()
                 with owner.client() as client:
                     client.ping()
                     assert client.wait(1, 5000) == 1
                 owner.kill()
-                await traffic.goes_on()
+                await traffic.wait_for_progress()
         assert not traffic.lost & copied

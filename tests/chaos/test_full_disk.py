@@ -1,4 +1,4 @@
-"""A worker on a full disk keeps its outcomes, and goes on when there is space again (I24, I1)."""
+"""A worker on a full disk keeps its outcomes, and continues when there is space again (I24, I1)."""
 
 import asyncio
 import shutil
@@ -9,16 +9,16 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.chaos.disk import fill, small_disk
-from tests.chaos.load import Load
+from tests.chaos.small_disk import fill, small_disk
+from tests.chaos.traffic import Traffic
 from tests.servers.postgres import DATABASE, UNPRIVILEGED, Postgres
 from tidemill import Filter, State, Tidemill
 from tidemill.errors import StoreFull
 from tidemill.stores.sqlite import SqliteStore
 
 
-class Watched(SqliteStore):
-    """Tells when a settle met the full disk."""
+class DiskFullStore(SqliteStore):
+    """Signals that a settle failed because of the full disk."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -34,7 +34,7 @@ class Watched(SqliteStore):
 
 async def test_a_worker_outlives_a_full_disk(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", megabytes=4) as folder:
-        store = Watched(folder / "jobs.db")
+        store = DiskFullStore(folder / "jobs.db")
         app = Tidemill(store=store)
         runs: Counter[int] = Counter()
 
@@ -63,7 +63,7 @@ async def test_a_worker_outlives_a_full_disk(tmp_path: Path) -> None:
 
 @pytest.fixture
 def open_to_all() -> Iterator[Path]:
-    """`tmp_path` is in a folder that only its own user may enter."""
+    """Yields a folder that other users may enter, unlike `tmp_path`."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
@@ -72,7 +72,8 @@ def open_to_all() -> Iterator[Path]:
 @pytest.mark.alone
 @pytest.mark.timeout(120)
 async def test_a_full_disk_of_a_server_heals(open_to_all: Path) -> None:
-    """That of the tables. Where that of the log is full, PostgreSQL itself ends until somebody starts it."""
+    """The disk of the tables is full. If the disk of the WAL is full, PostgreSQL stops and needs a manual
+    restart."""
     with small_disk(open_to_all / "small", megabytes=60) as folder, Postgres() as server:
         tables = folder / "tables"
         tables.mkdir()
@@ -81,14 +82,14 @@ async def test_a_full_disk_of_a_server_heals(open_to_all: Path) -> None:
         with server.client("postgres") as client:
             client.execute(f"CREATE TABLESPACE small LOCATION '{tables}'")
             client.execute(f"ALTER DATABASE {DATABASE} SET TABLESPACE small")
-        load = Load(server.url)
+        load = Traffic(server.url)
         async with load.under_way():
-            await load.goes_on()
+            await load.wait_for_progress()
             ballast = fill(folder)
-            while load.refused < 5:  # noqa: ASYNC110 - until somebody was told
+            while load.refused < 5:  # noqa: ASYNC110 - until a listener was notified
                 await asyncio.sleep(0.01)
             with pytest.raises(StoreFull, match="No space left on device; free some space"):
                 await load.app.enqueue_many([load.work.job(-1) for _ in range(1000)])
             ballast.unlink()
-            await load.goes_on()
+            await load.wait_for_progress()
         await load.check(server.url)

@@ -1,5 +1,7 @@
-"""A network that cuts replies, resets, goes silent and forgets: nothing is lost or doubled, nobody is charged
-with a crash, and all goes on by itself (I1, I3, I8, I22, S12)."""
+"""The network cuts replies, resets connections, goes silent and drops connections.
+
+No job is lost or repeated, no crash is charged, and everything recovers by itself (I1, I3, I8, I22,
+S12)."""
 
 from __future__ import annotations
 
@@ -11,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.load import Load
+from tests.chaos.traffic import Traffic
 from tests.servers.proxy import Proxy
 
 ROUNDS = int(os.environ.get("TIDEMILL_NETWORK_ROUNDS", "2"))
-"""Of six faults each; 50 in `make chaos`."""
+"""Runs of six faults each; 50 in `make chaos`."""
 
 pytestmark = pytest.mark.alone
 
 
 class Network:
-    """`straight` leads to the same server past the proxy."""
+    """A faulty network. `straight` is the address of the server without the proxy."""
 
     def __init__(self, proxy: Proxy, straight: str, port: int) -> None:
         self.proxy, self.straight = proxy, straight
@@ -30,7 +32,8 @@ class Network:
         self.cuts = 0
 
     async def cut(self) -> None:
-        """In the middle of a reply, or before its first byte. The server has done what it was asked."""
+        """Cuts a connection in the middle of a reply, or before its first byte. The server has executed the
+        request."""
         cut = self.proxy.cut_after(self._random.choice([0, 0, 1, 30, 300]))
         async with asyncio.timeout(30):
             await cut
@@ -56,7 +59,7 @@ class Network:
         self.proxy.release()
 
     async def forget(self) -> None:
-        """Half-open connections: clients wait for answers that never come."""
+        """Makes connections half-open: clients wait for answers that never come."""
         self.proxy.forget()
 
     def faults(self) -> list[Any]:
@@ -75,20 +78,20 @@ async def network(request: pytest.FixtureRequest) -> AsyncIterator[Network]:
 
 @pytest.mark.timeout(120 + 20 * ROUNDS)
 async def test_faults_under_load(network: Network) -> None:
-    load = Load(network.url)
+    load = Traffic(network.url)
     async with load.under_way():
         for _ in range(ROUNDS):
             for fault in network.faults():
                 await fault()
-                await load.goes_on()
+                await load.wait_for_progress()
     await load.check(network.straight)
     assert network.cuts == 2 * ROUNDS
 
 
 @pytest.mark.timeout(120)
 async def test_half_open_connections_under_load(network: Network) -> None:
-    load = Load(network.url)
+    load = Traffic(network.url)
     async with load.under_way():
         await network.forget()
-        await load.goes_on()
+        await load.wait_for_progress()
     await load.check(network.straight)

@@ -1,4 +1,5 @@
-"""Kills and stops of workers fail no job that makes paid calls, and no call is billed needlessly (I8, I18).
+"""Kills and stops of workers fail no job with paid calls, and no call is billed needlessly (I8, I18).
+
 Handlers use `ctx.state`, paid steps and a real SDK client against the simulated provider."""
 
 from __future__ import annotations
@@ -9,16 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.fire import Fire
-from tests.chaos.places import STORES, Place, place
+from tests.chaos.chaos_run import ChaosRun
+from tests.chaos.chaos_stores import STORES, ChaosStore, create_store
 from tidemill.clock import SystemClock
-from tidemill.testing.providers import OpenAI, Options, Provider, Quota, Server
+from tidemill.testing.simulator import (
+    OpenAIDialect,
+    Quota,
+    SimulatedProvider,
+    SimulatorOptions,
+    SimulatorServer,
+)
 
 SECONDS = min(60.0, float(os.environ.get("TIDEMILL_CHAOS_SECONDS", "10")))
 SEED = int(os.environ.get("TIDEMILL_CHAOS_SEED", "1"))
 AT_LENGTH = STORES if "TIDEMILL_CHAOS_SECONDS" in os.environ else STORES[:1]
 RATE = 8.0
-"""Jobs per second, of each of two producers. Suspects run alone: a higher rate makes a backlog of them."""
+"""Jobs per second of each of two producers. Suspects run alone, so a higher rate would build up a backlog
+of them."""
 
 
 @pytest.mark.parametrize("store", AT_LENGTH)
@@ -27,23 +35,25 @@ RATE = 8.0
 async def test_kills_and_stops_fail_no_paid_job(
     store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = Options(latency=(0.3, 1.5))
-    provider = Provider(OpenAI(), (Quota.rolling("requests", 1_000_000),), options, clock=SystemClock())
-    with place(store, tmp_path) as burning:
-        async with Server(provider) as server:
+    options = SimulatorOptions(latency=(0.3, 1.5))
+    provider = SimulatedProvider(
+        OpenAIDialect(), (Quota.rolling("requests", 1_000_000),), options, clock=SystemClock()
+    )
+    with create_store(store, tmp_path) as burning:
+        async with SimulatorServer(provider) as server:
             monkeypatch.setenv("CHAOS_PROVIDER", f"{server.url}/v1")
-            fire = Fire(
+            fire = ChaosRun(
                 tmp_path,
-                Place(burning.url),
+                ChaosStore(burning.url),
                 SEED,
                 per_second=RATE,
                 concurrency=8,
                 programs=("tests.chaos.paid_worker", "tests.chaos.paid_producer"),
                 is_shown=lambda witness: witness.apart > 0,
             )
-            report = await fire.burn(SECONDS)
+            report = await fire.run(SECONDS)
     witness, jobs = report.witness, len(report.witness.accepted)
-    bills = Counter(bill.mark for bill in provider.ledger.bills)
+    bills = Counter(bill.mark for bill in provider.request_log.bills)
     unknown = sum(witness.unknown.values())
     with capsys.disabled():
         print(f"\n{store}, seed {SEED}, {SECONDS:.0f} s: {report}")

@@ -1,4 +1,4 @@
-"""A job that kills its process fails alone; a claim whose reply was lost is no crash (I8)."""
+"""A job that kills its process fails alone; a claim with a lost reply is no crash (I8)."""
 
 import asyncio
 import os
@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.chaos.fire import ROOT
-from tests.chaos.poison import app, maybe_poison
+from tests.chaos.chaos_run import ROOT
+from tests.chaos.poison_app import app, maybe_poison
 from tidemill import Filter, State, Tidemill
-from tidemill.core.claims import ClaimRequest, Heartbeat, Settled, Settlement, Share
-from tidemill.core.job import Group, NewJob
+from tidemill.core.claims import ClaimRequest, Heartbeat, QueueShare, Settlement, SettleResult
+from tidemill.core.jobs import JobGroup, NewJob
 from tidemill.errors import StoreUnavailable
 from tidemill.stores.sqlite import SqliteStore
 
@@ -21,7 +21,7 @@ async def test_one_poison_job_among_500_fails_alone(tmp_path: Path) -> None:
     app._store = store
     async with app:
         handles = await app.enqueue_many(maybe_poison.job(n == 250) for n in range(500))
-        command = ["worker", "tests.chaos.poison:app", "--processes", "2", "--concurrency", "100"]
+        command = ["worker", "tests.chaos.poison_app:app", "--processes", "2", "--concurrency", "100"]
         worker = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "tidemill", *command, "--until-idle"),
@@ -36,28 +36,36 @@ async def test_one_poison_job_among_500_fails_alone(tmp_path: Path) -> None:
 
 
 class CutReplies(SqliteStore):
-    """Does what it is asked, and then the connection breaks: the reply of every other claim is lost."""
+    """Executes each verb and then cuts the connection: the reply of every other claim is lost."""
 
     cuts = 0
 
-    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
+    async def settle(
+        self, settlements: Sequence[Settlement], request: ClaimRequest | None = None
+    ) -> SettleResult:
         settled = await super().settle(settlements, request)
-        if settled.claims is not None and settled.claims.jobs and self.cuts < 50 and not self._told(request):
+        if (
+            settled.claims is not None
+            and settled.claims.jobs
+            and self.cuts < 50
+            and not self._is_delivered(request)
+        ):
             self.cuts += 1
             raise StoreUnavailable("the reply was cut")
         return settled
 
-    def _told(self, request: ClaimRequest | None) -> bool:
-        """A repeated claim gets through."""
+    def _is_delivered(self, request: ClaimRequest | None) -> bool:
+        """Returns whether the reply is delivered; a repeated claim gets its reply."""
         number = 0 if request is None else request.number
-        told, self._last = self.__dict__.get("_last") == number, number
-        return told
+        delivered, self._last = self.__dict__.get("_last") == number, number
+        return delivered
 
 
 async def test_fifty_cut_claim_replies_are_no_crashes(tmp_path: Path) -> None:
     store = CutReplies(tmp_path / "jobs.db")
     local = Tidemill(store=store)
-    local.queue("default", concurrency=2)  # claimed one or two at a time: many claims to cut
+    # Claims one or two jobs at a time, so that there are many claims to cut.
+    local.queue("default", concurrency=2)
     ran: Counter[int] = Counter()
 
     @local.task(name="noop")
@@ -75,12 +83,12 @@ async def test_fifty_cut_claim_replies_are_no_crashes(tmp_path: Path) -> None:
 
 
 async def test_claims_lost_for_good_go_back_uncounted(tmp_path: Path) -> None:
-    """The worker never repeats these claims: its heartbeat, which does not list them, frees them."""
+    """The worker never repeats these claims; its heartbeat does not list the jobs, which releases them."""
     store = await SqliteStore(tmp_path / "jobs.db").open()
     names = [f"job-{n}" for n in range(50)]
-    await store.insert([Group("q", tuple(NewJob(id=n, task="t", payload=b"{}") for n in names))])
+    await store.insert([JobGroup("q", tuple(NewJob(id=n, task="t", payload=b"{}") for n in names))])
     for number in range(1, 51):
-        share = (Share("q", 1),)
+        share = (QueueShare("q", 1),)
         await store.claim(ClaimRequest(worker="w", number=number, shares=share, limit=1, lease=30.0))
     extended = await store.extend(Heartbeat(worker="w", received=50, lease=30.0))
     assert sorted(extended.returned) == sorted(names)

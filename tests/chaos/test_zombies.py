@@ -1,5 +1,7 @@
-"""Workers that stand still past their leases, with jobs in their hands, and go on: what they bring is refused
-(I6, I7). On a file whoever is stopped while it writes stops all others: `test_fire` has some there."""
+"""Workers freeze past their leases while they run jobs, and continue: their outcomes are refused (I6, I7).
+
+On a file, a worker that is stopped during a write blocks all others; `test_chaos_run` covers some of
+these."""
 
 from __future__ import annotations
 
@@ -12,23 +14,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.fire import ROOT
-from tests.chaos.ledger import Witness, read
-from tests.chaos.places import place
+from tests.chaos.chaos_run import ROOT
+from tests.chaos.chaos_stores import create_store
+from tests.chaos.event_files import EventSummary, read_events
 from tests.chaos.tasks import work
 from tidemill import Tidemill
 
 ZOMBIES = 3 if "TIDEMILL_CHAOS_SECONDS" not in os.environ else 30
-EACH = 4
-"""Jobs per worker, all of them under way at once."""
-LONG = 1500.0
-"""Milliseconds: less than a lease, so nobody's ends while it stands still."""
+JOBS_PER_WORKER = 4
+"""Jobs per worker, all running at once."""
+LONG_JOB_MILLISECONDS = 1500.0
+"""Milliseconds per job: less than a lease, so that none expires while a worker is frozen."""
 
 
 async def start(folder: Path, url: str) -> asyncio.subprocess.Process:
     with (folder / "output.txt").open("ab") as output:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.chaos.worker", str(EACH)),
+            *(sys.executable, "-m", "tests.chaos.worker", str(JOBS_PER_WORKER)),
             env={**os.environ, "CHAOS_FOLDER": str(folder), "CHAOS_URL": url},
             cwd=ROOT,
             stdout=output,
@@ -36,9 +38,9 @@ async def start(folder: Path, url: str) -> asyncio.subprocess.Process:
         )
 
 
-async def until(folder: Path, said: Callable[[Witness], bool]) -> Witness:
+async def until(folder: Path, condition: Callable[[EventSummary], bool]) -> EventSummary:
     async with asyncio.timeout(90):
-        while not said(witness := read(folder)):  # noqa: ASYNC110 - other processes say so, by files
+        while not condition(witness := read_events(folder)):  # noqa: ASYNC110 - other processes signal it by files
             await asyncio.sleep(0.05)
     return witness
 
@@ -47,14 +49,14 @@ async def until(folder: Path, said: Callable[[Witness], bool]) -> Witness:
 @pytest.mark.timeout(240)
 @pytest.mark.alone
 async def test_zombies_are_refused(store: str, tmp_path: Path) -> None:
-    jobs = ZOMBIES * EACH
+    jobs = ZOMBIES * JOBS_PER_WORKER
     processes: list[asyncio.subprocess.Process] = []
-    with place(store, tmp_path) as where:
+    with create_store(store, tmp_path) as where:
         app = Tidemill(where.url)
         task = app.task(name="work")(work_of_this_app)
         try:
             async with app:
-                handles = await app.enqueue_many(task.job(LONG) for _ in range(jobs))
+                handles = await app.enqueue_many(task.job(LONG_JOB_MILLISECONDS) for _ in range(jobs))
                 processes += [await start(tmp_path, where.url) for _ in range(ZOMBIES)]
                 await until(tmp_path, lambda witness: len(witness.started) == jobs)
                 for process in processes:
@@ -73,10 +75,10 @@ async def test_zombies_are_refused(store: str, tmp_path: Path) -> None:
     assert all(runs >= 1 for runs in witness.started.values())
 
 
-def _done(witness: Witness) -> set[str]:
+def _done(witness: EventSummary) -> set[str]:
     return {job for job, answers in witness.settled.items() if any(answer == "ok" for _, answer in answers)}
 
 
 async def work_of_this_app(milliseconds: float) -> None:
-    """Only enqueued from here; what runs is `tests.chaos.tasks.work`."""
+    """Only enqueued from here; the workers run `tests.chaos.tasks.work`."""
     raise AssertionError(work, milliseconds)

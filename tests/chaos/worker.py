@@ -1,4 +1,4 @@
-"""A worker under fire, with short leases. Every answer it gets to a success is written down."""
+"""A worker for the chaos tests, with short leases. It records every answer to a success."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tests.chaos.tasks import LEDGER, app
-from tidemill.core.claims import ClaimRequest, Settled, Settlement
-from tidemill.core.outcomes import Done
+from tests.chaos.tasks import EVENTS, app
+from tidemill.core.claims import ClaimRequest, Settlement, SettleResult
+from tidemill.core.outcomes import Success
 
 
 def record_settles(store: type[Any]) -> None:
-    """Whatever store it is: what the worker is told is written down before the worker hears it."""
+    """Wraps `settle` of any store: records the answer before the worker gets it."""
     real = store.settle
 
     async def settle(
         self: Any, settlements: Sequence[Settlement], request: ClaimRequest | None = None
-    ) -> Settled:
-        settled: Settled = await real(self, settlements, request)
+    ) -> SettleResult:
+        settled: SettleResult = await real(self, settlements, request)
         for item, answer in zip(settlements, settled.answers, strict=True):
-            if isinstance(item.outcome, Done):
-                LEDGER.write("settled", item.job, item.fence, answer)
+            if isinstance(item.outcome, Success):
+                EVENTS.write("settled", item.job, item.fence, answer)
         return settled
 
     store.settle = settle

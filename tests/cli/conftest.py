@@ -13,14 +13,14 @@ from tests.cli.support import APPLICATION, Cli
 
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Cli]:
-    """The command line in a folder of its own with an application in it."""
+    """Returns a command line in a temporary folder with an application."""
     (tmp_path / "shop.py").write_text(APPLICATION)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     for name in [*os.environ]:
         if name.startswith("TIDEMILL_") or name in ("REDIS_URL", "DATABASE_URL"):
             monkeypatch.delenv(name)
-    monkeypatch.delitem(sys.modules, "shop", raising=False)  # of another folder
+    monkeypatch.delitem(sys.modules, "shop", raising=False)  # it was imported from another folder
     before = set(sys.modules)
     yield Cli(capsys)
     for name in set(sys.modules) - before:

@@ -1,4 +1,4 @@
-"""Running commands in this process, and the application they are run on."""
+"""Runs commands in this process, and the application that they run on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tidemill import Task, Tidemill
 from tidemill.cli import main
 from tidemill.contract.store import Store
-from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settlement, Share
+from tidemill.core.claims import ClaimRequest, ClaimResult, Heartbeat, QueueShare, Settlement
 from tidemill.core.outcomes import Outcome
 
 T = TypeVar("T")
@@ -38,11 +38,11 @@ not_an_app = 7
 
 
 def application_at(folder: Path, module: str, url: str) -> None:
-    """The same application on another store."""
+    """Writes the same application with another store."""
     (folder / f"{module}.py").write_text(APPLICATION.replace("sqlite:///shop.db", url))
 
 
-class Ran(NamedTuple):
+class CliResult(NamedTuple):
     code: int
     out: str
     err: str
@@ -56,21 +56,21 @@ class Cli:
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
 
-    def __call__(self, *arguments: str) -> Ran:
+    def __call__(self, *arguments: str) -> CliResult:
         self._capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main(list(arguments))
         out, err = self._capsys.readouterr()
-        return Ran(int(ended.value.code or 0), out, err)
+        return CliResult(int(ended.value.code or 0), out, err)
 
     def make_store(self) -> None:
-        """An empty database, as the first use by a program leaves it, with nothing declared."""
+        """Creates an empty database, as the first use does, without declarations."""
         app = Tidemill("sqlite:///shop.db")
         app.client.run_sync(app.client.store)
         app.close_sync()
 
     def on_store(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
-        """What workers and operators elsewhere do to the store."""
+        """Runs `work` on the store, as a worker or operator elsewhere would."""
         app = self.app()
         try:
             return app.run_sync(self._open_for(app, work))
@@ -91,16 +91,20 @@ class Cli:
         return handle.id
 
 
-async def claim(store: Store, queue: str, *, lease: float = 60.0, limit: int = 1, number: int = 1) -> Claims:
-    """A worker takes jobs."""
-    request = ClaimRequest(worker="w", number=number, shares=(Share(queue, limit),), limit=limit, lease=lease)
+async def claim(
+    store: Store, queue: str, *, lease: float = 60.0, limit: int = 1, number: int = 1
+) -> ClaimResult:
+    """Claims jobs as a worker."""
+    request = ClaimRequest(
+        worker="w", number=number, shares=(QueueShare(queue, limit),), limit=limit, lease=lease
+    )
     return await store.claim(request)
 
 
-async def settle(store: Store, claims: Claims, outcome: Outcome) -> None:
+async def settle(store: Store, claims: ClaimResult, outcome: Outcome) -> None:
     await store.settle([Settlement(job.id, job.fence, job.claim, outcome) for job in claims.jobs])
 
 
 async def serve(store: Store, *queues: str) -> None:
-    """A worker that lives and does nothing."""
+    """Registers a worker that is alive and idle."""
     await store.extend(Heartbeat(worker="idle", received=0, lease=60, queues=queues, concurrency=4))

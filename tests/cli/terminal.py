@@ -1,4 +1,4 @@
-"""A program in a real terminal: what it draws, and keys typed into it."""
+"""Runs a program in a real pseudo-terminal, reads its output and types keys."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Terminal:
         os.close(self._ours)
 
     def until(self, wanted: str) -> str:
-        """What is drawn from now on, up to where the pattern is found; escape codes left out."""
+        """Returns the output from now until the pattern matches, without escape codes."""
         begun = len(self.drawn)
         while not re.search(wanted, plain := _plain(self.drawn[begun:])):
             more = self._read()
@@ -57,8 +57,8 @@ class Terminal:
         os.write(self._ours, keys.encode())
 
     def interrupt(self) -> None:
-        """Ctrl-C, and once more: CPython loses one that comes while `input()` is being set up. A program
-        that heeds neither fails the test."""
+        """Presses Ctrl-C, twice: CPython loses one that comes while `input()` starts. A program that
+        ignores both fails the test."""
         for patience in (2.0, PATIENCE):
             self.type("\x03")
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -67,7 +67,7 @@ class Terminal:
         raise AssertionError(f"it goes on after Ctrl-C: {self.drawn[-500:]}")
 
     def code(self) -> int:
-        """Its exit code, when it has ended and all it drew was read."""
+        """Waits for the end of the program and of its output, and returns the exit code."""
         while more := self._read():
             self.drawn += more
         return self.process.wait(PATIENCE)
@@ -78,12 +78,12 @@ class Terminal:
         )
         try:
             return os.read(self._ours, 65_536).decode(errors="replace")
-        except OSError:  # nobody has the other side open any more
+        except OSError:  # the other side is closed
             return ""
 
 
 def _take_terminal() -> None:
-    """So that Ctrl-C typed into it becomes a signal."""
+    """Makes this the controlling terminal, so that Ctrl-C becomes a signal."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 

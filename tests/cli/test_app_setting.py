@@ -1,4 +1,4 @@
-"""The application is named once, in the environment or a file, and no command has to repeat it."""
+"""The application is configured once, in the environment or a file; commands need not repeat it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tests.cli.support import Cli, application_at
 
 
 @pytest.fixture(params=["environment", "file"], autouse=True)
-def named(request: pytest.FixtureRequest, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def configured_app(
+    request: pytest.FixtureRequest, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cli.make_store()
     if request.param == "environment":
         monkeypatch.setenv("TIDEMILL_APP", "shop:app")
@@ -26,23 +28,23 @@ def tidemill(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_no_command_has_to_name_the_application(cli: Cli) -> None:
+def test_commands_use_the_configured_application(cli: Cli) -> None:
     job = cli("enqueue", "send", "to=ann").out.strip()
-    ran = tidemill("worker", "--until-idle", "--log-level", "error")
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    result = tidemill("worker", "--until-idle", "--log-level", "error")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     assert cli("jobs", "show", job, "--json").json["state"] == "done"
     up = tidemill("up", "--until-idle")
     assert "shop:app is up" in up.stderr
     assert "send    tidemill enqueue send to=…" in up.stderr
-    assert "look    tidemill top    (" in up.stderr
+    assert "watch   tidemill top    (" in up.stderr
 
 
-def test_remedies_do_not_name_it_either(cli: Cli) -> None:
+def test_remedies_leave_out_the_configured_application(cli: Cli) -> None:
     cli.send("a")
     assert "start one: tidemill worker\n" in cli("doctor").out
 
 
-def test_what_is_typed_wins(cli: Cli, tmp_path: Path) -> None:
+def test_the_option_wins_over_the_setting(cli: Cli, tmp_path: Path) -> None:
     application_at(tmp_path, "other", "sqlite:///other.db")
     assert cli("enqueue", "send", "to=b", "--app", "other:app").code == 0
     assert cli("jobs", "--json").json["jobs"] == []
@@ -50,20 +52,22 @@ def test_what_is_typed_wins(cli: Cli, tmp_path: Path) -> None:
     assert len(cli("jobs", "--json", "--app", "other:app").json["jobs"]) == 1
 
 
-def test_processes_may_be_set_and_are_not_started_by_the_started(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Children inherit the variable: one that obeyed it would start its own, and so on."""
+def test_child_processes_ignore_the_processes_setting(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Child processes inherit the variable. If they obeyed it, each would start more children."""
     monkeypatch.setenv("TIDEMILL_WORKER_PROCESSES", "2")
     cli.send("a")
-    ran = tidemill("worker", "--until-idle", "--log-format", "json")
-    assert ran.returncode == 0, ran.stderr
-    started = [line for line in map(json.loads, ran.stderr.splitlines()) if line["event"] == "worker started"]
+    result = tidemill("worker", "--until-idle", "--log-format", "json")
+    assert result.returncode == 0, result.stderr
+    started = [
+        line for line in map(json.loads, result.stderr.splitlines()) if line["event"] == "worker started"
+    ]
     assert len(started) == 2
 
 
-def test_a_mistake_in_it_names_the_place(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_app_setting_names_its_origin(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TIDEMILL_APP", "shop.py")
-    ran = cli("jobs")
-    assert ran.code == 2
-    assert "environment TIDEMILL_APP: must be module:app, such as myproject.jobs:app" in ran.err
+    result = cli("jobs")
+    assert result.code == 2
+    assert "environment TIDEMILL_APP: must be module:app, such as myproject.jobs:app" in result.err

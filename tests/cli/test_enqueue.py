@@ -1,4 +1,4 @@
-"""Sending jobs from the command line."""
+"""Enqueueing jobs from the command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.support import Cli, serve
-from tidemill.cli.sending import _whole
+from tidemill.cli.job_input import _finish_despite_interrupt
 
 TYPED = """
 from dataclasses import dataclass
@@ -46,17 +46,17 @@ async def odd(
 ) -> None: ...
 """
 
-AT = ("--app", "shop:app")
+SHOP_APP = ("--app", "shop:app")
 
 
 def sent(cli: Cli, *arguments: str, app: str = "shop:app") -> dict[str, Any]:
-    ran = cli("enqueue", *arguments, "--app", app)
-    assert ran.code == 0, ran.err
-    job: dict[str, Any] = cli("jobs", "show", ran.out.strip(), "--app", app, "--json").json
+    result = cli("enqueue", *arguments, "--app", app)
+    assert result.code == 0, result.err
+    job: dict[str, Any] = cli("jobs", "show", result.out.strip(), "--app", app, "--json").json
     return job
 
 
-def test_the_first_job_makes_the_database(cli: Cli, tmp_path: Path) -> None:
+def test_the_first_job_creates_the_database(cli: Cli, tmp_path: Path) -> None:
     job = sent(cli, "send", "to=ann@example.org")
     assert (job["state"], job["queue"], job["payload"]) == ("ready", "mail", {"to": "ann@example.org"})
     assert (tmp_path / "shop.db").exists()
@@ -73,18 +73,18 @@ def test_every_option(cli: Cli) -> None:
     assert at["due"] == 4102444800
 
 
-def test_a_queue_nobody_declared_is_mentioned(cli: Cli) -> None:
-    ran = cli("enqueue", "send", "to=a", "--queue", "mial", *AT)
-    assert ran.code == 0
-    assert "neither declares queue 'mial' nor has a task on it; did you mean mail?" in ran.err
+def test_an_undeclared_queue_is_reported(cli: Cli) -> None:
+    result = cli("enqueue", "send", "to=a", "--queue", "mial", *SHOP_APP)
+    assert result.code == 0
+    assert "neither declares queue 'mial' nor has a task on it; did you mean mail?" in result.err
 
 
-def test_the_same_id_or_unique_key_makes_one_job(cli: Cli) -> None:
-    assert cli("enqueue", "send", "to=a", "--unique", "u", "--id", "first", *AT).out == "first\n"
-    ran = cli("enqueue", "send", "to=b", "--unique", "u", *AT)
-    assert ran.out == "first was there already, with the same unique key or id\n"
-    assert cli("enqueue", "send", "to=a", "--id", "first", *AT, "--json").json["id"] == "first"
-    assert len(cli("jobs", *AT, "--json").json["jobs"]) == 1
+def test_the_same_id_or_unique_key_creates_one_job(cli: Cli) -> None:
+    assert cli("enqueue", "send", "to=a", "--unique", "u", "--id", "first", *SHOP_APP).out == "first\n"
+    result = cli("enqueue", "send", "to=b", "--unique", "u", *SHOP_APP)
+    assert result.out == "first was there already, with the same unique key or id\n"
+    assert cli("enqueue", "send", "to=a", "--id", "first", *SHOP_APP, "--json").json["id"] == "first"
+    assert len(cli("jobs", *SHOP_APP, "--json").json["jobs"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -109,14 +109,14 @@ def test_the_same_id_or_unique_key_makes_one_job(cli: Cli) -> None:
     ],
     ids=str,
 )
-def test_values_are_json_where_they_parse_else_text(
+def test_values_that_parse_as_json_are_json_others_are_text(
     cli: Cli, tmp_path: Path, words: tuple[str, ...], payload: dict[str, Any]
 ) -> None:
     (tmp_path / "typed.py").write_text(TYPED)
     job = sent(cli, *words, app="typed:app")
     assert job["payload"].items() >= payload.items()
     if "feed" in payload:
-        assert job["key"] == "a.example"  # computed from the type the handler takes, not from plain JSON
+        assert job["key"] == "a.example"  # computed from the handler's type, not from plain JSON
 
 
 def test_a_payload_from_stdin(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,29 +152,31 @@ def test_a_payload_from_stdin(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None
     ],
     ids=str,
 )
-def test_wrong_use_sends_nothing(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
+def test_wrong_usage_enqueues_nothing(
+    cli: Cli, tmp_path: Path, arguments: tuple[str, ...], says: str
+) -> None:
     cli.make_store()
     (tmp_path / "empty.jsonl").write_text("\n\n")
     (tmp_path / "bad.jsonl").write_text('{"to": "a"}\n\n{"to": 7}\n{"to": "c"}\n')
-    ran = cli("enqueue", *arguments, *AT)
-    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
-    assert says in ran.err
-    assert cli("jobs", *AT, "--json").json["jobs"] == []
+    result = cli("enqueue", *arguments, *SHOP_APP)
+    assert (result.code, result.out, len(result.err.splitlines())) == (2, "", 1)
+    assert says in result.err
+    assert cli("jobs", *SHOP_APP, "--json").json["jobs"] == []
 
 
 def test_an_application_is_needed(cli: Cli) -> None:
-    ran = cli("enqueue", "send", "to=a")
-    assert ran.code == 2
-    assert "say which application, such as myproject.jobs:app" in ran.err
+    result = cli("enqueue", "send", "to=a")
+    assert result.code == 2
+    assert "say which application, such as myproject.jobs:app" in result.err
 
 
 @pytest.mark.parametrize("piped", [False, True], ids=["file", "pipe"])
-def test_many_from_a_file(cli: Cli, tmp_path: Path, piped: bool) -> None:
+def test_a_file_of_jobs_is_enqueued(cli: Cli, tmp_path: Path, piped: bool) -> None:
     lines = "".join(f'{{"to": "{n}"}}\n' for n in range(40)).replace("\n", "\n\n", 3)
     (tmp_path / "many.jsonl").write_text(lines)
     command = [sys.executable, "-m", "tidemill", "enqueue", "send", "--app", "shop:app", "--from"]
     given = lines if piped else None
-    ran = subprocess.run(
+    result = subprocess.run(
         [*command, "-" if piped else "many.jsonl"],
         input=given,
         capture_output=True,
@@ -182,33 +184,33 @@ def test_many_from_a_file(cli: Cli, tmp_path: Path, piped: bool) -> None:
         check=False,
         timeout=60,
     )
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "40 jobs sent\n", "")
-    assert cli("queues", *AT, "--json").json[0]["counts"]["ready"] == 40
+    assert (result.returncode, result.stdout, result.stderr) == (0, "40 jobs sent\n", "")
+    assert cli("queues", *SHOP_APP, "--json").json[0]["counts"]["ready"] == 40
 
 
-def test_a_queue_that_fills_up_says_how_many_were_sent(
+def test_a_full_queue_reports_how_many_jobs_were_sent(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its limit is 50."""
-    monkeypatch.setattr("tidemill.cli.sending.AT_ONCE", 20)
+    """The queue's limit is 50."""
+    monkeypatch.setattr("tidemill.cli.job_input.JOBS_PER_INSERT", 20)
     (tmp_path / "many.jsonl").write_text('{"to": "a"}\n' * 60)
-    ran = cli("enqueue", "send", "--from", "many.jsonl", *AT)
-    assert (ran.code, ran.out, len(ran.err.splitlines())) == (1, "", 1)
-    assert "queue 'mail' is full" in ran.err
-    assert "40 jobs of 60 were sent before: go on from line 41" in ran.err
-    assert cli("queues", *AT, "--json").json[0]["counts"]["ready"] == 40
+    result = cli("enqueue", "send", "--from", "many.jsonl", *SHOP_APP)
+    assert (result.code, result.out, len(result.err.splitlines())) == (1, "", 1)
+    assert "queue 'mail' is full" in result.err
+    assert "40 jobs of 60 were sent before: go on from line 41" in result.err
+    assert cli("queues", *SHOP_APP, "--json").json[0]["counts"]["ready"] == 40
 
 
-def test_waiting_for_the_result(cli: Cli) -> None:
-    """A worker in a process of its own, as a user has it."""
+def test_wait_prints_the_result(cli: Cli) -> None:
+    """The worker runs in another process, as a user would start it."""
     cli.make_store()
     command = [sys.executable, "-m", "tidemill", "worker", "shop:app"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as worker:
         assert worker.stderr is not None
         assert any("worker started" in line for line in worker.stderr)
-        done = cli("enqueue", "send", "to=ann", "--wait", "30", *AT)
-        failed = cli("enqueue", "bounce", *AT, "--wait")
-        as_data = cli("enqueue", "send", "to=bob", "--wait", "30", "--json", *AT)
+        done = cli("enqueue", "send", "to=ann", "--wait", "30", *SHOP_APP)
+        failed = cli("enqueue", "bounce", *SHOP_APP, "--wait")
+        as_data = cli("enqueue", "send", "to=bob", "--wait", "30", "--json", *SHOP_APP)
         worker.terminate()
         worker.communicate(timeout=60)
     assert (done.code, done.out) == (0, '"sent to ann"\n')
@@ -218,8 +220,8 @@ def test_waiting_for_the_result(cli: Cli) -> None:
     assert (as_data.json["state"], as_data.json["result"]) == ("done", "sent to bob")
 
 
-async def test_an_interruption_waits_for_what_is_on_its_way() -> None:
-    """Else nobody knew from where to go on."""
+async def test_an_interruption_waits_for_the_running_insert() -> None:
+    """Otherwise it would be unknown from which line to continue."""
     begun, may_end = asyncio.Event(), asyncio.Event()
 
     async def step() -> str:
@@ -227,29 +229,82 @@ async def test_an_interruption_waits_for_what_is_on_its_way() -> None:
         await may_end.wait()
         return "sent"
 
-    sending = asyncio.create_task(_whole(step()))
+    sending = asyncio.create_task(_finish_despite_interrupt(step()))
     await begun.wait()
     sending.cancel()
     may_end.set()
     assert await sending == ("sent", True)
 
 
-def test_waiting_without_a_worker_says_so_at_once_and_at_the_end(cli: Cli) -> None:
-    ran = cli("enqueue", "send", "to=ann", "--wait", "0.01", *AT)
-    assert ran.code == 1
-    begun, told, ended = ran.err.splitlines()
+def test_waiting_without_a_worker_is_reported_at_once_and_at_the_end(cli: Cli) -> None:
+    result = cli("enqueue", "send", "to=ann", "--wait", "0.01", *SHOP_APP)
+    assert result.code == 1
+    begun, warning, ended = result.err.splitlines()
     assert begun.startswith("tidemill: waiting for ")
     unserved = (
         "No living worker serves the queue 'mail': start one that does. Such as: tidemill worker shop:app"
     )
-    assert told == f"tidemill: {unserved}"
+    assert warning == f"tidemill: {unserved}"
     assert "did not end within 0.01 s, it is ready" in ended
     assert ended.endswith(unserved)
 
 
-def test_waiting_for_a_job_that_is_to_start_later_says_so(cli: Cli) -> None:
+def test_waiting_for_a_scheduled_job_is_reported(cli: Cli) -> None:
     cli.make_store()
     cli.on_store(lambda store: serve(store, "mail"))
-    ran = cli("enqueue", "send", "to=ann", "--delay", "2h", "--wait", "0.01", *AT)
-    assert "The job is scheduled to start in" in ran.err.splitlines()[1]
-    assert "No living worker" not in ran.err
+    result = cli("enqueue", "send", "to=ann", "--delay", "2h", "--wait", "0.01", *SHOP_APP)
+    assert "The job is scheduled to start in" in result.err.splitlines()[1]
+    assert "No living worker" not in result.err
+
+
+EMBEDDING = """
+from __future__ import annotations
+from dataclasses import dataclass
+from tidemill import Context, FailedItem, Tidemill
+
+app = Tidemill("sqlite:///embedding.db")
+
+@dataclass
+class Text:
+    words: str
+
+@app.batch_task(name="embed", max_items=10)
+async def embed(ctx: Context, texts: list[Text]) -> list[int | FailedItem]:
+    return [len(text.words) for text in texts]
+
+@app.batch_task(name="shout", max_items=10)
+def shout(texts: list[str]) -> list[str]:
+    return [text.upper() for text in texts]
+"""
+
+EMBEDDING_APP = ("--app", "embedding:app")
+
+
+def test_one_item_is_one_job(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "embedding.py").write_text(EMBEDDING)
+    first = cli("enqueue", "embed", 'item={"words": "hello"}', *EMBEDDING_APP)
+    assert first.code == 0, first.err
+    second = cli("enqueue", "shout", "item=12", *EMBEDDING_APP)
+    assert second.code == 0, second.err
+    assert cli("worker", "embedding:app", "--until-idle").code == 0
+    jobs = [
+        cli("jobs", "show", result.out.strip(), *EMBEDDING_APP, "--json").json for result in (first, second)
+    ]
+    assert [job["result"] for job in jobs] == [5, "12"]
+
+
+def test_an_invalid_item_is_reported_with_the_task_parameters(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "embedding.py").write_text(EMBEDDING)
+    result = cli("enqueue", "embed", "texts=hello", *EMBEDDING_APP)
+    assert result.code == 2
+    assert "it takes item: Text" in result.err
+    result = cli("enqueue", "embed", "item=hello", *EMBEDDING_APP)
+    assert result.code == 2
+    assert "item: must be a Text (words), is a string" in result.err
+
+
+def test_a_file_of_items_is_enqueued(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "embedding.py").write_text(EMBEDDING)
+    (tmp_path / "items").write_text('{"item": "a"}\n{"item": "b"}\n')
+    result = cli("enqueue", "shout", "--from", str(tmp_path / "items"), *EMBEDDING_APP)
+    assert result.out == "2 jobs sent\n", result.err

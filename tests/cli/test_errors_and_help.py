@@ -1,4 +1,4 @@
-"""Every error is one sentence on stderr and an exit code; help comes fast."""
+"""Every error is one sentence on stderr and an exit code; help is fast."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from tests.cli.support import Cli
 from tidemill import Tidemill
-from tidemill.cli import USAGE
+from tidemill.cli import USAGE_ERROR_CODE
 from tidemill.cli.root import root
 
 WRONG: list[tuple[list[str], str]] = [
@@ -64,33 +64,33 @@ WRONG: list[tuple[list[str], str]] = [
 
 
 @pytest.mark.parametrize(("arguments", "says"), WRONG, ids=str)
-def test_wrong_use_is_one_sentence_and_code_2(
+def test_wrong_usage_is_one_sentence_and_exit_code_2(
     cli: Cli, tmp_path: Path, arguments: list[str], says: str
 ) -> None:
     (tmp_path / "broken.py").write_text("1 / 0\n")
     (tmp_path / "confused.py").write_text("None.missing\n")
     (tmp_path / "needy.py").write_text("import elsewhere\n")
     (tmp_path / "bare.py").write_text("")
-    ran = cli(*arguments)
-    assert ran.code == USAGE
-    assert not ran.out
-    assert ran.err.startswith("tidemill: ")
-    assert says.format(here=tmp_path) in ran.err
-    assert len(ran.err.splitlines()) == 1
-    assert "secret" not in ran.err
+    result = cli(*arguments)
+    assert result.code == USAGE_ERROR_CODE
+    assert not result.out
+    assert result.err.startswith("tidemill: ")
+    assert says.format(here=tmp_path) in result.err
+    assert len(result.err.splitlines()) == 1
+    assert "secret" not in result.err
 
 
 def test_the_working_directory_is_importable(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An installed program does not have it on its path, unlike `python -m`."""
+    """Unlike `python -m`, an installed program does not have it on its path."""
     cli.make_store()
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(tmp_path))])
     assert cli("jobs", "--app", "shop:app").code == 0
 
 
-def test_the_store_of_a_plain_application_is_found_in_its_folder(cli: Cli) -> None:
-    """An application without a URL has one; so has a command without one, once it is there."""
+def test_the_default_store_is_found_in_the_folder(cli: Cli) -> None:
+    """An application without a URL has a default store; so has a command, once that store exists."""
     assert "there is no tidemill.db here either" in cli("jobs").err
     app = Tidemill()
     app.run_sync(app.client.store())
@@ -103,8 +103,8 @@ def test_a_toml_file_names_the_store(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "tidemill.toml").write_text('url = "sqlite:///shop.db"\n')
     assert cli("jobs").code == 0
     (tmp_path / "tidemill.toml").write_text("url = 7\n")
-    ran = cli("jobs")
-    assert (ran.code, len(ran.err.splitlines())) == (2, 1)
+    result = cli("jobs")
+    assert (result.code, len(result.err.splitlines())) == (2, 1)
 
 
 def test_help_imports_no_store_and_no_command() -> None:
@@ -113,12 +113,15 @@ def test_help_imports_no_store_and_no_command() -> None:
     assert "Run a worker for an application" in found.stdout
     imported = set(found.stdout.split())
     assert not {"rich", "structlog", "apsw", "uvloop", "uvicorn", "starlette", "websockets"} & imported
-    commands = {f"tidemill.cli.{name}" for name in root.list_commands(click.Context(root))}
-    assert not commands & imported
+    context = click.Context(root)
+    commands = [root.get_command(context, name) for name in root.list_commands(context)]
+    modules = {command.callback.__module__ for command in commands if command and command.callback}
+    assert {"tidemill.cli.jobs", "tidemill.cli.tokens", "tidemill.cli.notifications"} <= modules
+    assert not modules & imported
 
 
 @pytest.mark.parametrize("name", root.list_commands(click.Context(root)))
-def test_the_list_of_commands_says_what_the_commands_say(cli: Cli, name: str) -> None:
+def test_the_command_list_matches_the_help_of_each_command(cli: Cli, name: str) -> None:
     command = root.get_command(click.Context(root), name)
     assert command is not None
     assert f" {name} {command.get_short_help_str(limit=200)}" in " ".join(cli("--help").out.split())
@@ -126,7 +129,7 @@ def test_the_list_of_commands_says_what_the_commands_say(cli: Cli, name: str) ->
 
 
 @pytest.mark.usefixtures("cli")
-def test_a_reader_that_has_seen_enough_is_no_error(cli: Cli) -> None:
+def test_a_closed_pipe_is_no_error(cli: Cli) -> None:
     cli.make_store()
     command = [sys.executable, "-m", "tidemill", "jobs", "--app", "shop:app", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
@@ -139,23 +142,23 @@ def test_a_reader_that_has_seen_enough_is_no_error(cli: Cli) -> None:
 
 @pytest.mark.parametrize("group", [(), ("db",)], ids=str)
 def test_a_group_alone_shows_its_help(cli: Cli, group: tuple[str, ...]) -> None:
-    ran = cli(*group)
-    assert (ran.code, ran.out) == (USAGE, "")
-    assert ran.err.startswith(f"Usage: {' '.join(('tidemill', *group))} ")
+    result = cli(*group)
+    assert (result.code, result.out) == (USAGE_ERROR_CODE, "")
+    assert result.err.startswith(f"Usage: {' '.join(('tidemill', *group))} ")
 
 
-def test_version(cli: Cli) -> None:
+def test_the_version_is_printed(cli: Cli) -> None:
     assert cli("--version").out.startswith("tidemill 0.")
 
 
-def test_until_idle_says_what_it_leaves(cli: Cli) -> None:
-    said = " ".join(cli("worker", "--help").out.split())
-    leaves = "retries and delayed jobs that are not due stay."
-    assert f"Stop when nothing is ready or running here; {leaves}" in said
+def test_the_help_of_until_idle_names_the_jobs_that_stay(cli: Cli) -> None:
+    output = " ".join(cli("worker", "--help").out.split())
+    leaves = "scheduled jobs and retries that are not due stay."
+    assert f"Stop when no job is ready or running here; {leaves}" in output
 
 
 @pytest.mark.parametrize("name", ["concurrency", "lease", "grace", "poll"])
-def test_the_default_that_help_names_is_the_one_that_holds(cli: Cli, name: str) -> None:
+def test_the_defaults_in_the_help_are_the_real_defaults(cli: Cli, name: str) -> None:
     about = " ".join(cli("worker", "--help").out.partition(f"--{name}")[2].split())
     default = re.search(r"Default: (\d+)s?\.", about)
     assert default
@@ -163,32 +166,32 @@ def test_the_default_that_help_names_is_the_one_that_holds(cli: Cli, name: str) 
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-def test_a_terminal_that_is_not_utf_8_is_written_to(cli: Cli, encoding: str) -> None:
-    """What it cannot write is escaped; JSON stays JSON."""
+def test_a_terminal_that_is_not_utf_8_gets_escapes(cli: Cli, encoding: str) -> None:
+    """Characters that it cannot write are escaped; JSON stays valid."""
     name = "王小明 é 🌊"
     cli.send(name)
     for arguments in (["enqueue", "--help"], ["jobs"], ["jobs", "--json"]):
         command = [sys.executable, "-m", "tidemill", *arguments]
         environment = os.environ | {"PYTHONIOENCODING": encoding, "TIDEMILL_APP": "shop:app"}
-        ran = subprocess.run(command, capture_output=True, timeout=60, check=True, env=environment)
-    (job,) = json.loads(ran.stdout.decode(encoding))["jobs"]
+        result = subprocess.run(command, capture_output=True, timeout=60, check=True, env=environment)
+    (job,) = json.loads(result.stdout.decode(encoding))["jobs"]
     assert job["payload"] == {"to": name}
 
 
-def test_an_empty_file_is_not_made_a_database_by_looking(cli: Cli, tmp_path: Path) -> None:
+def test_reading_does_not_turn_an_empty_file_into_a_database(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "empty.db").touch()
-    ran = cli("db", "info", "--url", "sqlite:///empty.db")
-    assert (ran.code, ran.out) == (1, "")
-    assert "there is no database in" in ran.err
+    result = cli("db", "info", "--url", "sqlite:///empty.db")
+    assert (result.code, result.out) == (1, "")
+    assert "there is no database in" in result.err
     assert (tmp_path / "empty.db").read_bytes() == b""
 
 
-def test_an_unexpected_error_is_told_by_its_cause(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group says only how many there were."""
+def test_an_unexpected_error_prints_its_cause(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message of an exception group alone only gives a number."""
 
     def burst(_: Tidemill) -> None:
         raise ExceptionGroup("unhandled", [ExceptionGroup("inner", [ZeroDivisionError("by nothing")])])
 
-    monkeypatch.setattr("tidemill.cli.target.require_outside", burst)
-    ran = cli("queues", "--app", "shop:app")
-    assert (ran.code, ran.out, ran.err) == (1, "", "tidemill: ZeroDivisionError: by nothing\n")
+    monkeypatch.setattr("tidemill.cli.store_options.require_shared_store", burst)
+    result = cli("queues", "--app", "shop:app")
+    assert (result.code, result.out, result.err) == (1, "", "tidemill: ZeroDivisionError: by nothing\n")

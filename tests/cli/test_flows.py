@@ -1,4 +1,4 @@
-"""`tidemill flows`: looking at flows, cancelling and retrying them."""
+"""`tidemill flows`: listing, showing, cancelling and retrying flows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.support import Cli
-from tidemill.cli.flows.show import tree
-from tidemill.core.graph import OnFailure
-from tidemill.core.graph_state import FlowState, StepState
+from tidemill.cli.flows import format_flow_tree
+from tidemill.core.flow_graph import OnFailure
+from tidemill.core.flow_progress import FlowState, StepState
 from tidemill.flows.views import FlowView, StepView
 
 STUDIO = """
@@ -55,7 +55,7 @@ def send(key: str, url: str = "a") -> None:
     import_module("studio").send(key, url)
 
 
-def test_a_flow_as_a_tree(cli: Cli) -> None:
+def test_a_flow_is_shown_as_a_tree(cli: Cli) -> None:
     send("7")
     before = cli("flows", "show", "clip/7", "--app", "studio:app").out
     assert before.split("\n\n")[1] == (
@@ -73,7 +73,7 @@ def test_a_flow_as_a_tree(cli: Cli) -> None:
     assert [step["name"] for step in view["steps"]] == ["download", "cut", "upload", "tell"]
 
 
-def test_found_newest_first(cli: Cli) -> None:
+def test_flows_are_listed_newest_first(cli: Cli) -> None:
     send("1")
     send("2")
     heading, *lines = cli("flows", "--url", "sqlite:///shop.db").out.splitlines()
@@ -86,7 +86,7 @@ def test_found_newest_first(cli: Cli) -> None:
     assert "no flow matches" in cli("flows", "--state", "failed", "--url", "sqlite:///shop.db").err
 
 
-def test_cancelled_and_retried(cli: Cli) -> None:
+def test_a_flow_is_cancelled_and_retried(cli: Cli) -> None:
     send("7")
     store = ("--url", "sqlite:///shop.db")
     assert cli("flows", "cancel", "clip/7", "--reason", "enough", *store).out == "clip/7 cancelled\n"
@@ -99,38 +99,38 @@ def test_cancelled_and_retried(cli: Cli) -> None:
     assert cli("flows", "--json", *store).json["flows"][0]["state"] == "done"
 
 
-def test_its_jobs(cli: Cli) -> None:
+def test_jobs_are_found_by_their_flow(cli: Cli) -> None:
     send("7")
     send("8")
     found = cli("jobs", "--flow", "clip/7", "--url", "sqlite:///shop.db", "--json").json["jobs"]
     assert [job["id"] for job in found] == ["clip/7/download/0"]
-    shown = cli("jobs", "show", "clip/7/download/0", "--url", "sqlite:///shop.db").out
-    assert "flow:             step 'download' of clip/7, job 0" in shown
+    job_output = cli("jobs", "show", "clip/7/download/0", "--url", "sqlite:///shop.db").out
+    assert "flow:             step 'download' of clip/7, job 0" in job_output
 
 
-def test_why_a_step_waits(cli: Cli) -> None:
+def test_explain_says_why_a_step_waits(cli: Cli) -> None:
     send("7")
-    told = cli("explain", "clip/7/cut/0", "--app", "studio:app").out
-    assert "Waits for download, which is ready." in told
+    output = cli("explain", "clip/7/cut/0", "--app", "studio:app").out
+    assert "Waits for download, which is ready." in output
 
 
-def test_a_flow_taken_for_a_job(cli: Cli) -> None:
+def test_explain_refuses_a_flow_id(cli: Cli) -> None:
     send("seventh")
-    ran = cli("explain", "clip/seventh", "--app", "studio:app")
-    assert (ran.code, ran.out) == (1, "")
-    look = "tidemill flows show clip/seventh --app studio:app"
-    assert ran.err == f"tidemill: 'clip/seventh' is a flow and no job; look at it: {look}\n"
+    result = cli("explain", "clip/seventh", "--app", "studio:app")
+    assert (result.code, result.out) == (1, "")
+    command = "tidemill flows show clip/seventh --app studio:app"
+    assert result.err == f"tidemill: 'clip/seventh' is a flow and no job; look at it: {command}\n"
 
 
-def test_a_flow_that_is_not_there(cli: Cli) -> None:
+def test_an_unknown_flow_is_reported(cli: Cli) -> None:
     send("7")
-    ran = cli("flows", "show", "clip/8", "--app", "studio:app")
-    assert (ran.code, ran.out) == (1, "")
-    assert "there is no flow 'clip/8'" in ran.err
+    result = cli("flows", "show", "clip/8", "--app", "studio:app")
+    assert (result.code, result.out) == (1, "")
+    assert "there is no flow 'clip/8'" in result.err
     assert cli("flows", "--name", "x", "show", "clip/7", "--app", "studio:app").code == 2
 
 
-def test_a_long_chain_as_a_tree() -> None:
+def test_a_long_chain_is_shown_as_a_tree() -> None:
     names = [f"s{number}" for number in range(1_500)]
     steps = [
         StepView(
@@ -147,5 +147,5 @@ def test_a_long_chain_as_a_tree() -> None:
     view = FlowView(
         id="f", name="f", key=None, state=FlowState.RUNNING, progress=0.0, created=0.0, steps=tuple(steps)
     )
-    lines = list(tree(view, {}))
+    lines = list(format_flow_tree(view, {}))
     assert [line.strip("└─ ").split()[0] for line in lines] == names

@@ -1,4 +1,4 @@
-"""Finding jobs and looking at one."""
+"""Finding jobs and showing one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import apsw
 import pytest
 
 from tests.cli.support import Cli, claim, settle
-from tidemill.contract.jobs import Admission, Refused
+from tidemill.contract.jobs import Admission, RejectedArrival
 from tidemill.contract.store import Store
-from tidemill.core.checkpoints import Step, Try
+from tidemill.core.checkpoints import StepAttempt, StepKey
 from tidemill.core.claims import Settlement
-from tidemill.core.job import Error
-from tidemill.core.outcomes import Crashed, Fail, Retrying
+from tidemill.core.jobs import Error
+from tidemill.core.outcomes import Crash, FinalFailure, RetryLater
 
 
 @pytest.fixture(autouse=True)
@@ -46,9 +46,9 @@ def test_a_job_is_shown(cli: Cli) -> None:
     job = cli.send("a@example.org")
     assert cli("jobs", "show", job, "--app", "shop:app", "--json").json["state"] == "ready"
     assert cli("jobs", "cancel", job, "--reason", "typo", "--app", "shop:app").out == f"{job} cancelled\n"
-    shown = cli("jobs", "--app", "shop:app", "show", job).out
-    assert "reason:           typo" in shown
-    assert '{"to":"a@example.org"}' in shown
+    output = cli("jobs", "--app", "shop:app", "show", job).out
+    assert "reason:           typo" in output
+    assert '{"to":"a@example.org"}' in output
 
 
 def test_a_failed_job_is_shown_with_its_traceback_once_and_its_log(cli: Cli) -> None:
@@ -61,8 +61,8 @@ def test_a_failed_job_is_shown_with_its_traceback_once_and_its_log(cli: Cli) -> 
     assert len([line for line in lines if line.strip() == 'raise ConnectionError("nobody home")']) == 1
     assert "error:            ConnectionError: nobody home" in lines
     log = lines[lines.index("log:") + 1 :]
-    said = [re.sub(r"^  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\S* ", "", line) for line in log]
-    assert said == ["#1 knocking, 1", "#2 knocking, 2"]
+    normalized = [re.sub(r"^  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\S* ", "", line) for line in log]
+    assert normalized == ["#1 knocking, 1", "#2 knocking, 2"]
     fields = {line.partition(":")[0] for line in lines}
     assert not fields & {"unknown_for", "claim", "number", "part", "lease"}
     found = cli("jobs", "show", job.id, "--app", "shop:app", "--json").json
@@ -72,36 +72,36 @@ def test_a_failed_job_is_shown_with_its_traceback_once_and_its_log(cli: Cli) -> 
 
 
 def test_a_jobs_checkpoints_are_shown(cli: Cli) -> None:
-    """K6: kept, begun by whoever runs it, unknown when that one is gone."""
+    """K6: a checkpoint is kept, begun while its attempt runs, or unknown after that attempt."""
     job = cli.send("a@example.org")
 
     async def step(store: Store) -> None:
         [taken] = (await claim(store, "mail")).jobs
-        by = Try(taken.fence, taken.claim, 1)
-        await store.begin_step(job, by, Step("ask", "0123456789"))
-        await store.keep_step(job, by, Step("ask", "0123456789"), b'"' + b"x" * 2046 + b'"', paid=True)
-        await store.keep_step(job, by, Step("look", "ab"), b"1", paid=False)
-        await store.begin_step(job, by, Step("\x1bspeak", "cd"))
+        by = StepAttempt(taken.fence, taken.claim, 1)
+        await store.begin_step(job, by, StepKey("ask", "0123456789"))
+        await store.keep_step(job, by, StepKey("ask", "0123456789"), b'"' + b"x" * 2046 + b'"', paid=True)
+        await store.keep_step(job, by, StepKey("look", "ab"), b"1", paid=False)
+        await store.begin_step(job, by, StepKey("\x1bspeak", "cd"))
 
     async def fail(store: Store) -> None:
         [held] = [found for found in await store.get([job]) if found is not None]
         await store.settle(
-            [Settlement(job, held.fence, held.claim, Fail(Error("E", "m"), "unknown outcome"))]
+            [Settlement(job, held.fence, held.claim, FinalFailure(Error("E", "m"), "unknown outcome"))]
         )
 
     cli.on_store(step)
     lines = cli("jobs", "show", job, "--app", "shop:app").out.splitlines()
-    shown = lines[lines.index("checkpoints:") + 1 :]
-    said = [re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC[+\d:]*", "then", line) for line in shown]
-    assert said[:2] == ["  ask (01234567) paid kept then, 2.05 kB", "  look (ab) kept then, 1 B"]
-    assert said[2].endswith("speak (cd) paid begun then")
+    output = lines[lines.index("checkpoints:") + 1 :]
+    normalized = [re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC[+\d:]*", "then", line) for line in output]
+    assert normalized[:2] == ["  ask (01234567) paid kept then, 2.05 kB", "  look (ab) kept then, 1 B"]
+    assert normalized[2].endswith("speak (cd) paid begun then")
     cli.on_store(fail)
     found = cli("jobs", "show", job, "--app", "shop:app", "--json").json["checkpoints"]
     assert [step["state"] for step in found] == ["kept", "kept", "unknown"]
     assert found[0].keys() == {"name", "arguments", "paid", "state", "begun", "kept", "size", "unknown"}
 
 
-def test_a_payload_cannot_drive_the_terminal(cli: Cli) -> None:
+def test_a_payload_cannot_control_the_terminal(cli: Cli) -> None:
     job = cli.send("\x1b]0;owned\x07[bold]x")
     cli("jobs", "cancel", job, "--app", "shop:app", "--reason", "\x1b[2J[red]gone")
     for arguments in (("jobs",), ("jobs", "show", job)):
@@ -110,8 +110,8 @@ def test_a_payload_cannot_drive_the_terminal(cli: Cli) -> None:
         assert "[red]gone" in out
 
 
-def test_jobs_are_found_by_what_is_in_them(cli: Cli) -> None:
-    """Q7: by text, also a part of a Chinese word, by a field of the payload, key and tag."""
+def test_jobs_are_found_by_their_content(cli: Cli) -> None:
+    """Q7: by text (also part of a Chinese word), by a field of the payload, by key and by tag."""
     sent = cli(
         "enqueue", "send", "to=王小明@example.org", "--app", "shop:app", "--tag", "vip", "--key", "k"
     ).out
@@ -131,30 +131,30 @@ def test_jobs_are_found_by_what_is_in_them(cli: Cli) -> None:
     assert (none.code, none.out, none.err) == (0, "", "tidemill: no job matches\n")
 
 
-def test_a_queue_nobody_knows_is_named(cli: Cli) -> None:
-    """It must not look like one that is empty."""
+def test_an_unknown_queue_is_reported(cli: Cli) -> None:
+    """An unknown queue must not look like an empty one."""
     cli.send("a")
     for arguments in (("jobs",), ("jobs", "--json"), ("jobs", "retry", "--yes")):
-        ran = cli(*arguments, "--queue", "mial", "--app", "shop:app")
-        assert (ran.code, ran.out) == (1, "")
-        assert ran.err == "tidemill: there is no queue 'mial'; there are: mail\n"
+        result = cli(*arguments, "--queue", "mial", "--app", "shop:app")
+        assert (result.code, result.out) == (1, "")
+        assert result.err == "tidemill: there is no queue 'mial'; there are: mail\n"
 
 
-def test_programs_are_not_shown_what_only_the_store_needs(cli: Cli) -> None:
+def test_json_leaves_out_internal_fields(cli: Cli) -> None:
     job = cli.send("a")
     internal = {"seq", "fence", "claim", "number", "lease", "alone", "part", "unique_holds", "lane"}
     (listed,) = cli("jobs", "--app", "shop:app", "--json").json["jobs"]
-    shown = cli("jobs", "show", job, "--app", "shop:app", "--json").json
-    assert not internal & {*listed, *shown}
-    assert listed.items() <= shown.items()
+    output = cli("jobs", "show", job, "--app", "shop:app", "--json").json
+    assert not internal & {*listed, *output}
+    assert listed.items() <= output.items()
 
 
-def test_a_cancelled_job_is_listed_with_why_not_with_an_old_error(cli: Cli) -> None:
+def test_a_cancelled_job_is_listed_with_its_reason_not_an_old_error(cli: Cli) -> None:
     job = cli.send("a")
     oops = Error("ConnectionError", "nobody home")
 
     async def fail_once(store: Store) -> None:
-        await settle(store, await claim(store, "mail"), Retrying(60.0, oops))
+        await settle(store, await claim(store, "mail"), RetryLater(60.0, oops))
 
     cli.on_store(fail_once)
     assert "ConnectionError: nobody home" in cli("jobs", "--app", "shop:app").out
@@ -164,14 +164,14 @@ def test_a_cancelled_job_is_listed_with_why_not_with_an_old_error(cli: Cli) -> N
     assert "nobody home" not in listed
 
 
-def test_a_job_that_crashed_until_it_was_given_up(cli: Cli) -> None:
-    """Crashes are not charged: the one it died in is its first attempt all the same."""
+def test_a_poison_job_shows_its_attempt(cli: Cli) -> None:
+    """Crashes are not counted as attempts, so the job died in its first attempt."""
     cli.send("a")
 
     async def crash(store: Store) -> None:
         for number in range(1, 4):
             claims = await claim(store, "mail", number=number)
-            await settle(store, claims, Crashed(Error("Crashed", "killed by signal 9")))
+            await settle(store, claims, Crash(Error("Crashed", "killed by signal 9")))
 
     cli.on_store(crash)
     line = cli("jobs", "--app", "shop:app").out.splitlines()[1]
@@ -179,12 +179,12 @@ def test_a_job_that_crashed_until_it_was_given_up(cli: Cli) -> None:
     assert "poison: Crashed: killed by signal 9" in line
 
 
-def test_times_are_written_alike(cli: Cli) -> None:
+def test_all_times_have_the_same_format(cli: Cli) -> None:
     job = cli.send("a")
     cli("jobs", "cancel", job, "--app", "shop:app")
     written = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC")
-    looks = (("jobs",), ("jobs", "show", job), ("explain", job), ("top",), ("queues", "info", "mail"))
-    for arguments in looks:
+    commands = (("jobs",), ("jobs", "show", job), ("explain", job), ("top",), ("queues", "info", "mail"))
+    for arguments in commands:
         out = cli(*arguments, "--app", "shop:app").out
         assert written.search(out)
         assert not re.search(r"\d\d:\d\d:\d\d(?! UTC)", out), arguments
@@ -206,7 +206,7 @@ def test_jobs_are_found_by_time(cli: Cli) -> None:
     assert found("--time", "finished", "--since", "1d") == []
 
 
-def test_a_running_job_shows_the_attempt_it_is_in(cli: Cli) -> None:
+def test_a_running_job_shows_its_current_attempt(cli: Cli) -> None:
     job = cli.send("a")
     cli.on_store(lambda store: claim(store, "mail"))
     (found,) = cli("jobs", "--app", "shop:app", "--json").json["jobs"]
@@ -215,26 +215,26 @@ def test_a_running_job_shows_the_attempt_it_is_in(cli: Cli) -> None:
 
 
 def test_a_filter_before_a_subcommand_is_refused(cli: Cli) -> None:
-    """It would look as if it held, and mean nothing."""
-    ran = cli("jobs", "--queue", "mail", "retry", "--app", "shop:app")
-    assert (ran.code, ran.out) == (2, "")
-    assert "write the filter behind the subcommand" in ran.err
+    """It would look effective but select nothing."""
+    result = cli("jobs", "--queue", "mail", "retry", "--app", "shop:app")
+    assert (result.code, result.out) == (2, "")
+    assert "write the filter behind the subcommand" in result.err
 
 
-def test_why_a_job_waits(cli: Cli) -> None:
+def test_explain_says_why_a_job_waits(cli: Cli) -> None:
     job = cli.send("a")
-    ran = cli("explain", job, "--app", "shop:app")
-    assert ran.code == 0
-    assert f"{job} is ready (send, mail)" in ran.out
-    assert "No living worker serves the queue 'mail'" in ran.out
+    result = cli("explain", job, "--app", "shop:app")
+    assert result.code == 0
+    assert f"{job} is ready (send, mail)" in result.out
+    assert "No living worker serves the queue 'mail'" in result.out
     cli("queues", "pause", "mail", "--reason", "invoice", "--app", "shop:app")
-    said = cli("explain", job, "--app", "shop:app", "--json").json
-    assert {cause["code"] for cause in said["causes"]} == {"paused", "unserved"}
+    normalized = cli("explain", job, "--app", "shop:app", "--json").json
+    assert {cause["code"] for cause in normalized["causes"]} == {"paused", "no_worker"}
     assert cli("explain", "nowhere", "--app", "shop:app").code == 1
 
 
-def test_a_foreign_payload_that_is_no_json_is_shown_as_text(cli: Cli) -> None:
-    """A refused arrival keeps what was sent."""
+def test_a_payload_that_is_not_json_is_shown_as_text(cli: Cli) -> None:
+    """A refused arrival keeps its payload."""
     outsider = apsw.Connection("shop.db")
     outsider.execute("INSERT INTO arrivals (id, task, payload) VALUES ('f', 'send', '{糟糕')")
     outsider.close()
@@ -242,19 +242,19 @@ def test_a_foreign_payload_that_is_no_json_is_shown_as_text(cli: Cli) -> None:
     async def refuse(store: Store) -> None:
         (arrival,) = await store.arrivals(10)
         error = Error("InvalidPayload", "it is not JSON")
-        await store.admit([Admission(arrival, "mail", Refused(queue="mail", error=error))])
+        await store.admit([Admission(arrival, "mail", RejectedArrival(queue="mail", error=error))])
 
     cli.on_store(refuse)
     assert cli("jobs", "--app", "shop:app", "--json").json["jobs"][0]["payload"] == "{糟糕"
     assert '"{糟糕"' in cli("jobs", "show", "f", "--app", "shop:app").out
 
 
-def test_when_a_waiting_job_expires_is_told(cli: Cli) -> None:
+def test_explain_says_when_a_waiting_job_expires(cli: Cli) -> None:
     cli("enqueue", "send", "to=a", "--expires", "1h", "--id", "x", "--app", "shop:app")
     assert "Unless it starts before, it is cancelled" in cli("explain", "x", "--app", "shop:app").out
 
 
-def test_a_text_with_the_quotes_of_a_string_is_told_to_leave_them_out(cli: Cli) -> None:
+def test_a_text_filter_with_quotes_gets_a_hint(cli: Cli) -> None:
     cli.send("ann@example.org")
     assert "ann@example.org" not in cli("jobs", "--text", '"ann@example.org"', "--app", "shop:app").out
     assert "leave out their quotes" in cli("jobs", "--text", '"ann@example.org"', "--app", "shop:app").err

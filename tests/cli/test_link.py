@@ -1,4 +1,4 @@
-"""A link leads to where its own store is served."""
+"""A sign-in link points to the dashboard that serves its store."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ AT = ("--app", "shop:app")
 
 
 @contextmanager
-def serving(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The process, and the address of which it printed a link."""
+def dashboard_process(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Starts a dashboard; yields the process and the address in its link."""
     command = [sys.executable, "-m", "tidemill", *words, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
@@ -34,16 +34,19 @@ def serving(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def address(cli: Cli, *words: str) -> str:
-    ran = cli("link", *(words or AT))
-    found = re.fullmatch(r"(.+)/sign-in/tml_\w+\n", ran.out)
-    assert found is not None, ran.err
+    result = cli("link", *(words or AT))
+    found = re.fullmatch(r"(.+)/sign-in/tml_\w+\n", result.out)
+    assert found is not None, result.err
     return found[1]
 
 
 @pytest.mark.parametrize("command", ["up", "web"])
-def test_it_leads_to_the_port_that_was_free(cli: Cli, tmp_path: Path, command: str) -> None:
+def test_the_link_has_the_port_that_was_chosen(cli: Cli, tmp_path: Path, command: str) -> None:
     application_at(tmp_path, "other", "sqlite:///other.db")
-    with serving("web", "other:app") as (_, others), serving(command, "shop:app") as (_, ours):
+    with (
+        dashboard_process("web", "other:app") as (_, others),
+        dashboard_process(command, "shop:app") as (_, ours),
+    ):
         assert ours != others
         assert (address(cli), address(cli, "--app", "other:app")) == (ours, others)
         assert address(cli, "--url", "sqlite:///shop.db") == ours
@@ -51,15 +54,15 @@ def test_it_leads_to_the_port_that_was_free(cli: Cli, tmp_path: Path, command: s
         assert cli("link", *AT, "--json").json["served"] is True
 
 
-def test_it_leads_to_the_newest(cli: Cli) -> None:
-    with serving("web", "shop:app") as (_, first):
-        with serving("web", "shop:app") as (_, second):
+def test_the_link_points_to_the_newest_dashboard(cli: Cli) -> None:
+    with dashboard_process("web", "shop:app") as (_, first):
+        with dashboard_process("web", "shop:app") as (_, second):
             assert (first != second, address(cli)) == (True, second)
         assert address(cli) == first
 
 
-def test_what_is_said_wins(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving("web", "shop:app", "--port", "0"):
+def test_a_given_address_wins(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    with dashboard_process("web", "shop:app", "--port", "0"):
         monkeypatch.setenv("TIDEMILL_WEB_PUBLIC_URL", "https://mill.example")
         assert address(cli) == "https://mill.example"
         assert address(cli, *AT, "--at", "https://other.example") == "https://other.example"
@@ -69,26 +72,26 @@ def test_what_is_said_wins(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     ("words", "remedy"),
     [(AT, "tidemill web shop:app"), (("--url", "sqlite:///shop.db"), "tidemill web module:app")],
 )
-def test_that_nobody_serves_is_said(cli: Cli, words: tuple[str, ...], remedy: str) -> None:
-    with serving("web", "shop:app", "--port", "0"):
+def test_a_missing_dashboard_is_reported(cli: Cli, words: tuple[str, ...], remedy: str) -> None:
+    with dashboard_process("web", "shop:app", "--port", "0"):
         pass
-    ran = cli("link", *words)
-    assert ran.out.startswith("http://127.0.0.1:8750/sign-in/")
-    assert f"nobody serves it now: {remedy}" in ran.err
+    result = cli("link", *words)
+    assert result.out.startswith("http://127.0.0.1:8750/sign-in/")
+    assert f"it is not served now: start {remedy}" in result.err
     assert cli("link", *words, "--json").json["served"] is False
 
 
-def test_one_that_was_killed_is_not_led_to(cli: Cli) -> None:
-    with serving("web", "shop:app", "--port", "0") as (process, _):
+def test_a_killed_dashboard_is_not_used(cli: Cli) -> None:
+    with dashboard_process("web", "shop:app", "--port", "0") as (process, _):
         process.kill()
         process.wait(timeout=60)
-    assert "nobody serves it now: tidemill web shop:app" in cli("link", *AT).err
+    assert "it is not served now: start tidemill web shop:app" in cli("link", *AT).err
 
 
-def test_where_another_host_serves_it_is_said(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving("web", "shop:app", "--port", "0") as (_, ours):
-        monkeypatch.setattr("tidemill.cli.where.gethostname", lambda: "elsewhere")
-        ran = cli("link", *AT)
-    assert ran.out.startswith(ours)
-    assert f"served on {socket.gethostname()}" in ran.err
-    assert "--at" in ran.err
+def test_a_dashboard_on_another_host_is_reported(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    with dashboard_process("web", "shop:app", "--port", "0") as (_, ours):
+        monkeypatch.setattr("tidemill.cli.web.gethostname", lambda: "elsewhere")
+        result = cli("link", *AT)
+    assert result.out.startswith(ours)
+    assert f"served on {socket.gethostname()}" in result.err
+    assert "--at" in result.err

@@ -13,10 +13,9 @@ import pytest
 
 from tests.cli.support import Cli, claim, serve
 from tests.cli.terminal import Terminal
-from tidemill.cli.pools.words import amount
+from tidemill.cli.formatting import format_amount
 from tidemill.contract.store import Store
-from tidemill.core.refusals import Reason, Refusal
-from tidemill.core.spending import Observation
+from tidemill.core.feedback import Observation, Reason, Refusal
 
 APPLICATION = """
 from tidemill import Limit, Tidemill
@@ -43,7 +42,7 @@ APP = ("--app", "shop:app")
 
 @pytest.fixture(autouse=True)
 def shop(cli: Cli, tmp_path: Path) -> None:
-    """Twelve jobs wait for the model, of which two were taken."""
+    """Twelve jobs need the model; two of them are claimed."""
     (tmp_path / "shop.py").write_text(APPLICATION)
     sys.modules.pop("shop", None)
     importlib.invalidate_caches()
@@ -52,14 +51,14 @@ def shop(cli: Cli, tmp_path: Path) -> None:
     cli.on_store(lambda store: claim(store, "mail", limit=2))
 
 
-def observed(cli: Cli, refusal: Refusal) -> None:
-    async def told(store: Store) -> None:
+def report_refusal(cli: Cli, refusal: Refusal) -> None:
+    async def report(store: Store) -> None:
         await store.observe([Observation(pool="model", refusal=refusal)])
 
-    cli.on_store(told)
+    cli.on_store(report)
 
 
-def test_every_limit_with_a_gauge(cli: Cli) -> None:
+def test_every_limit_is_shown_with_a_gauge(cli: Cli) -> None:
     lines = cli("pools", *APP).out.splitlines()
     assert lines[0].split() == ["pool", "limit", "used", "all", "free", "in", "waiting", "state"]
     assert lines[1].startswith("model  requests per minute  ##--------")
@@ -72,13 +71,13 @@ def test_every_limit_with_a_gauge(cli: Cli) -> None:
     assert [pool["name"] for pool in cli("pools", *APP, "--json").json] == ["model", "site", "voice"]
 
 
-def test_one_pool_and_one_key(cli: Cli) -> None:
-    ran = cli("pools", "info", "model", *APP)
-    assert "state:     open" in ran.out
-    assert "under way: 2" in ran.out
-    assert "waiting:   10 jobs, done " in ran.out
-    shown = cli("pools", "info", "model", *APP, "--json").json
-    assert (shown["waiting"], shown["reservations"], shown["forecast"]["jobs"]) == (10, 2, 10)
+def test_info_shows_one_pool_or_one_key(cli: Cli) -> None:
+    result = cli("pools", "info", "model", *APP)
+    assert "state:     open" in result.out
+    assert "under way: 2" in result.out
+    assert "waiting:   10 jobs, done " in result.out
+    output = cli("pools", "info", "model", *APP, "--json").json
+    assert (output["waiting"], output["reservations"], output["forecast"]["jobs"]) == (10, 2, 10)
     key = cli("pools", "info", "site", "--key", "a.example", *APP, "--json").json
     assert (key["key"], key["limits"][0]["used"]) == ("a.example", 0.0)
     assert cli("pools", "info", "model", "--key", "x", *APP).err == (
@@ -86,33 +85,33 @@ def test_one_pool_and_one_key(cli: Cli) -> None:
     )
 
 
-def test_a_mistyped_pool_is_told(cli: Cli) -> None:
+def test_a_mistyped_pool_is_reported(cli: Cli) -> None:
     for command in (("info",), ("open",), ("close",), ("unset",)):
-        ran = cli("pools", *command, "modl", *APP)
-        assert (ran.code, ran.err) == (
+        result = cli("pools", *command, "modl", *APP)
+        assert (result.code, result.err) == (
             1,
             "tidemill: there is no pool 'modl'; there are: model, site, voice\n",
         )
 
 
-def test_amounts_are_put_over_the_code_and_taken_away_again(cli: Cli) -> None:
-    ran = cli("pools", "set", "model", "requests per minute=5", "--for", "2h", "--reason", "trial", *APP)
-    assert ran.out.startswith(f"model: requests per minute=5 by {getpass.getuser()}@")
-    assert ": trial" in ran.out
+def test_amounts_are_overridden_and_unset(cli: Cli) -> None:
+    result = cli("pools", "set", "model", "requests per minute=5", "--for", "2h", "--reason", "trial", *APP)
+    assert result.out.startswith(f"model: requests per minute=5 by {getpass.getuser()}@")
+    assert ": trial" in result.out
     cli("pools", "set", "model", "tokens per minute=900", *APP)
-    shown = cli("pools", "info", "model", *APP, "--json").json
-    assert [limit["amount"] for limit in shown["limits"]] == [5, 900]
-    assert [limit["declared"] for limit in shown["limits"]] == [10, 50_000]
-    assert shown["override"]["until"] is not None, "the end it had stays"
+    output = cli("pools", "info", "model", *APP, "--json").json
+    assert [limit["amount"] for limit in output["limits"]] == [5, 900]
+    assert [limit["declared"] for limit in output["limits"]] == [10, 50_000]
+    assert output["override"]["until"] is not None, "the end it had stays"
     assert (
         "override:  requests per minute=5, tokens per minute=900 by"
         in cli("pools", "info", "model", *APP).out
     )
-    ran = cli("pools", "unset", "model", "tokens per minute", *APP)
-    assert ran.out.startswith("model: requests per minute=5 by ")
+    result = cli("pools", "unset", "model", "tokens per minute", *APP)
+    assert result.out.startswith("model: requests per minute=5 by ")
     assert cli("pools", "unset", "model", *APP).out == "model: follows the code again\n"
-    ran = cli("pools", "unset", "model", *APP)
-    assert (ran.code, ran.err) == (
+    result = cli("pools", "unset", "model", *APP)
+    assert (result.code, result.err) == (
         1,
         "tidemill: nothing was changed: of pool 'model' nothing is overridden\n",
     )
@@ -129,40 +128,40 @@ def test_amounts_are_put_over_the_code_and_taken_away_again(cli: Cli) -> None:
         (("requests per minute=1", "--until", "2020-01-01T00:00"), "until: must be in the future"),
     ],
 )
-def test_a_wrong_amount_changes_nothing(cli: Cli, words: tuple[str, ...], says: str) -> None:
-    ran = cli("pools", "set", "model", *words, *APP)
-    assert ran.code == 2
-    assert says in ran.err
+def test_an_invalid_amount_changes_nothing(cli: Cli, words: tuple[str, ...], says: str) -> None:
+    result = cli("pools", "set", "model", *words, *APP)
+    assert result.code == 2
+    assert says in result.err
     assert cli("pools", "info", "model", *APP, "--json").json["override"] is None
 
 
-def test_a_pool_is_closed_and_opened_by_hand(cli: Cli) -> None:
-    ran = cli("pools", "close", "model", "--for", "1h", "--reason", "the bill", *APP)
-    assert ran.out.startswith("model is closed until 2")
+def test_a_pool_is_closed_and_opened(cli: Cli) -> None:
+    result = cli("pools", "close", "model", "--for", "1h", "--reason", "the bill", *APP)
+    assert result.out.startswith("model is closed until 2")
     assert cli.on_store(lambda store: claim(store, "mail", number=2)).jobs == []
     (line,) = [line for line in cli("pools", *APP).out.splitlines() if "requests" in line and "model" in line]
     assert re.search(r"closed until \d{4}-\d\d-\d\d \d\d:\d\d: the bill \(by \S+@\S+\)$", line)
     assert cli("pools", "open", "model", *APP).out == "model is open\n"
     assert len(cli.on_store(lambda store: claim(store, "mail", number=3)).jobs) == 1
-    ran = cli("pools", "close", "site", "--key", "a.example", *APP, "--json")
-    assert (ran.json["key"], ran.json["until"]) == ("a.example", None)
+    result = cli("pools", "close", "site", "--key", "a.example", *APP, "--json")
+    assert (result.json["key"], result.json["until"]) == ("a.example", None)
     assert "pool 'site': it has keys" in cli("pools", "close", "site", *APP).err
 
 
-def test_what_a_provider_refused_is_shown_and_examined(cli: Cli) -> None:
-    observed(cli, Refusal(reason=Reason.SPENDING, text="your credit is used up"))
+def test_a_refusal_is_shown_and_reported_by_the_doctor(cli: Cli) -> None:
+    report_refusal(cli, Refusal(reason=Reason.SPENDING, text="your credit is used up"))
     assert "spending: closed until it is opened" in cli("pools", "info", "model", *APP).out
-    ran = cli("doctor", *APP)
-    assert ran.code == 1
+    result = cli("doctor", *APP)
+    assert result.code == 1
     assert (
         'bad  pool model: spending: closed until it is opened (it said "your credit is used up"); '
         "10 jobs wait\n     set right what the provider names, then to open it: tidemill pools open model"
-    ) in ran.out
+    ) in result.out
     cli("pools", "open", "model", *APP)
     assert "pool model" not in cli("doctor", *APP).out
 
 
-def test_the_doctor_knows_overrides_and_pools_of_old_code(cli: Cli, tmp_path: Path) -> None:
+def test_the_doctor_notes_overrides_and_undeclared_pools(cli: Cli, tmp_path: Path) -> None:
     cli("pools", "set", "model", "requests per minute=5", *APP)
     assert "note pool model: overridden: requests per minute=5 by" in cli("doctor", *APP).out
     old = APPLICATION.replace('site = app.pool("site"', 'site = app.pool("web"')
@@ -173,23 +172,23 @@ def test_the_doctor_knows_overrides_and_pools_of_old_code(cli: Cli, tmp_path: Pa
     )
 
 
-def test_a_plan(cli: Cli) -> None:
-    ran = cli("plan", "send", "to=ann", "--count", "500", *APP)
-    assert ran.out.startswith("500 jobs of send; done ")
-    assert "; bottleneck: 10 requests per minute of model.\n" in ran.out
-    assert "ahead:        10 ready jobs" in ran.out
-    assert "; no worker serves queue mail, and nothing starts until one does; " in ran.out
-    assert max(map(len, ran.out.splitlines()[1:])) <= 80
-    assert "calls:        500, 500 requests, 15k tokens" in ran.out
-    shown = cli("plan", "send", "to=ann", "--count", "500", *APP, "--json").json
-    assert shown["seconds"] == pytest.approx(51 * 60.5, rel=0.05)
-    assert shown["units"] == {"requests": 500.0, "tokens": 15_000.0}
+def test_a_plan_is_printed(cli: Cli) -> None:
+    result = cli("plan", "send", "to=ann", "--count", "500", *APP)
+    assert result.out.startswith("500 jobs of send; done ")
+    assert "; bottleneck: 10 requests per minute of model.\n" in result.out
+    assert "ahead:        10 ready jobs" in result.out
+    assert "; no worker serves queue mail, and nothing starts until one does; " in result.out
+    assert max(map(len, result.out.splitlines()[1:])) <= 80
+    assert "calls:        500, 500 requests, 15k tokens" in result.out
+    output = cli("plan", "send", "to=ann", "--count", "500", *APP, "--json").json
+    assert output["seconds"] == pytest.approx(51 * 60.5, rel=0.05)
+    assert output["units"] == {"requests": 500.0, "tokens": 15_000.0}
     urgent = cli("plan", "send", "to=ann", "--count", "500", "--priority", "1", *APP, "--json").json
-    assert urgent["seconds"] < shown["seconds"]
+    assert urgent["seconds"] < output["seconds"]
     assert "drained:" in cli("queues", "info", "mail", *APP).out
 
 
-def test_a_plan_warns_of_results_that_are_not_kept(cli: Cli) -> None:
+def test_a_plan_warns_of_short_retention(cli: Cli) -> None:
     too_many = cli("plan", "send", "to=ann", "--count", "1000001", *APP).out
     assert (
         "; queue mail keeps done jobs for 7 days, at most 1 000 000: of 1000001 results the first are "
@@ -210,17 +209,17 @@ def test_a_plan_warns_of_results_that_are_not_kept(cli: Cli) -> None:
         (("fetch", "--count", "5"), "the key of pool 'site' is computed from the arguments"),
     ],
 )
-def test_what_cannot_be_planned(cli: Cli, arguments: tuple[str, ...], says: str) -> None:
-    ran = cli("plan", *arguments, *APP)
-    assert ran.code == 2
-    assert says in ran.err
+def test_a_plan_with_invalid_arguments_is_refused(cli: Cli, arguments: tuple[str, ...], says: str) -> None:
+    result = cli("plan", *arguments, *APP)
+    assert result.code == 2
+    assert says in result.err
 
 
-def test_a_closed_pool_is_never_done(cli: Cli) -> None:
+def test_a_plan_behind_a_closed_pool_is_never_done(cli: Cli) -> None:
     cli("pools", "close", "voice", "--reason", "moving", *APP)
-    ran = cli("plan", "speak", "--count", "5", "--takes", "2s", *APP)
-    assert "pool voice is closed until a person opens it (moving)" in ran.out
-    assert "done:         not before a person acts" in ran.out
+    result = cli("plan", "speak", "--count", "5", "--takes", "2s", *APP)
+    assert "pool voice is closed until a person opens it (moving)" in result.out
+    assert "done:         not before a person acts" in result.out
 
 
 def test_top_shows_pools_the_closed_ones_first(cli: Cli) -> None:
@@ -247,8 +246,8 @@ def test_80_columns_show_until_when_and_why_a_pool_is_closed(cli: Cli) -> None:
     assert re.search(r"closed until \d{4}-\d\d-\d\d \d\d:\d\d: the b", closed[0]), drawn
 
 
-def test_the_doctor_does_not_call_for_what_waits_for_a_pool(cli: Cli, tmp_path: Path) -> None:
-    """A worker with free slots, and a job that could have started ten minutes ago: it waits on purpose."""
+def test_the_doctor_only_notes_jobs_that_wait_for_a_pool(cli: Cli, tmp_path: Path) -> None:
+    """A worker has free slots and a job could have started ten minutes ago, but it waits for a pool."""
     importlib.import_module("shop").fetch.enqueue_sync("a.example")
     cli.app().close_sync()
     with apsw.Connection(str(tmp_path / "shop.db")) as database:
@@ -262,13 +261,13 @@ def test_the_doctor_does_not_call_for_what_waits_for_a_pool(cli: Cli, tmp_path: 
     assert "they wait for a pool that only a person opens" in cli("doctor", *APP).out
 
 
-def test_a_job_shows_what_it_needs_and_no_lane(cli: Cli) -> None:
+def test_a_job_shows_its_needs_and_no_lane(cli: Cli) -> None:
     job = cli("enqueue", "send", "to=a@example.org", *APP).out.split()[-1]
-    shown = cli("jobs", "show", job, *APP).out
-    assert "needs:            model: 130 tokens\n" in shown
-    assert "key:" not in shown
-    assert "\x1f" not in shown
-    assert "\ufffd" not in shown
+    output = cli("jobs", "show", job, *APP).out
+    assert "needs:            model: 130 tokens\n" in output
+    assert "key:" not in output
+    assert "\x1f" not in output
+    assert "\ufffd" not in output
     record = cli("jobs", "show", job, "--json", *APP).json
     assert record["key"] is None
     assert record["needs"] == [{"pool": "model", "key": None, "units": {"tokens": 130.0}, "excused": 0}]
@@ -276,29 +275,29 @@ def test_a_job_shows_what_it_needs_and_no_lane(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("units", "said"),
+    ("units", "text"),
     [(950, "950"), (12_500, "12.5k"), (999_999, "1000k"), (2e7, "20M"), (1e9, "1000M"), (0.25, "0.25")],
 )
-def test_amounts_are_short_and_have_no_exponent(units: float, said: str) -> None:
-    assert amount(units) == said
+def test_amounts_are_short_and_have_no_exponent(units: float, text: str) -> None:
+    assert format_amount(units) == text
 
 
-def test_a_plan_before_anything_was_sent(cli: Cli, tmp_path: Path) -> None:
+def test_a_plan_works_before_the_store_exists(cli: Cli, tmp_path: Path) -> None:
     before = cli("plan", "fetch", "host=a.org", "--count", "5", *APP, "--json").json
     (tmp_path / "shop.db").unlink()
-    ran = cli("plan", "fetch", "host=a.org", "--count", "5", *APP)
-    assert ran.code == 0
-    assert ran.out.startswith("5 jobs of fetch; done ")
-    assert "bottleneck: 2 requests per minute of site/a.org" in ran.out
-    assert "shop.db yet: nothing waits and nobody works" in ran.err
+    result = cli("plan", "fetch", "host=a.org", "--count", "5", *APP)
+    assert result.code == 0
+    assert result.out.startswith("5 jobs of fetch; done ")
+    assert "bottleneck: 2 requests per minute of site/a.org" in result.out
+    assert "shop.db yet: no jobs and no workers" in result.err
     assert not (tmp_path / "shop.db").exists(), "nothing is made"
     planned = cli("plan", "fetch", "host=a.org", "--count", "5", *APP, "--json").json
     assert planned["seconds"] == pytest.approx(before["seconds"], abs=1)
 
 
 def test_a_plan_needs_the_code(cli: Cli) -> None:
-    ran = cli("plan", "send", "--count", "5")
-    assert ran.code == 2
-    assert "say which application" in ran.err
-    ran = cli("plan", "send", "--count", "5", "--url", "sqlite:///shop.db")
-    assert (ran.code, "--url" in ran.err) == (2, True)
+    result = cli("plan", "send", "--count", "5")
+    assert result.code == 2
+    assert "say which application" in result.err
+    result = cli("plan", "send", "--count", "5", "--url", "sqlite:///shop.db")
+    assert (result.code, "--url" in result.err) == (2, True)

@@ -1,4 +1,4 @@
-"""Looking at queues, pausing, setting and emptying them."""
+"""Showing, pausing, setting and emptying queues."""
 
 from __future__ import annotations
 
@@ -28,53 +28,55 @@ def test_queues_are_shown_with_counts_and_settings(cli: Cli) -> None:
 
 def test_a_queue_is_paused_and_resumed(cli: Cli) -> None:
     cli.send("a@example.org")
-    ran = cli("queues", "pause", "mail", "--for", "1h30m", "--reason", "invoice", "--app", "shop:app")
-    assert ran.out.startswith("mail is paused until ")
+    result = cli("queues", "pause", "mail", "--for", "1h30m", "--reason", "invoice", "--app", "shop:app")
+    assert result.out.startswith("mail is paused until ")
     (mail,) = cli("queues", "--app", "shop:app", "--json").json
     assert mail["pause"]["until"] - mail["pause"]["since"] == pytest.approx(5400, abs=5)
     assert "(invoice)" in cli("queues", "--app", "shop:app").out
     assert cli("queues", "resume", "mail", "--app", "shop:app").out == "mail is open\n"
     assert cli("queues", "--app", "shop:app", "--json").json[0]["pause"] is None
-    ran = cli("queues", "pause", "mail", "--until", "2100-01-01T00:00+00:00", "--app", "shop:app", "--json")
-    assert ran.json["until"] == 4102444800
+    result = cli(
+        "queues", "pause", "mail", "--until", "2100-01-01T00:00+00:00", "--app", "shop:app", "--json"
+    )
+    assert result.json["until"] == 4102444800
 
 
-def test_a_mistyped_queue_is_not_made(cli: Cli) -> None:
+def test_a_mistyped_queue_is_not_created(cli: Cli) -> None:
     cli.send("a@example.org")
-    ran = cli("queues", "pause", "mial", "--app", "shop:app")
-    assert (ran.code, ran.err) == (1, "tidemill: there is no queue 'mial'; there are: mail\n")
+    result = cli("queues", "pause", "mial", "--app", "shop:app")
+    assert (result.code, result.err) == (1, "tidemill: there is no queue 'mial'; there are: mail\n")
     assert len(cli("queues", "--app", "shop:app", "--json").json) == 1
 
 
-def test_looking_changes_nothing(cli: Cli) -> None:
-    """The application's declarations are written by those who enqueue or work."""
+def test_reading_changes_nothing(cli: Cli) -> None:
+    """Only producers and workers write the application's declarations."""
     assert cli("queues", "--app", "shop:app", "--json").json == []
 
 
 def test_a_pause_cannot_end_in_the_past(cli: Cli) -> None:
     cli.send("a@example.org")
-    ran = cli("queues", "pause", "mail", "--until", "2001-01-01", "--app", "shop:app")
-    assert (ran.code, ran.out) == (2, "")
-    assert "must be in the future" in ran.err
+    result = cli("queues", "pause", "mail", "--until", "2001-01-01", "--app", "shop:app")
+    assert (result.code, result.out) == (2, "")
+    assert "must be in the future" in result.err
     assert cli("queues", "--app", "shop:app", "--json").json[0]["pause"] is None
 
 
-def test_everything_about_one_queue(cli: Cli) -> None:
+def test_info_shows_one_queue(cli: Cli) -> None:
     cli.send("a@example.org")
-    said = cli("queues", "info", "mail", "--app", "shop:app").out
-    assert "jobs:         1 ready" in said
-    assert "max_length=50" in said
-    assert "workers:      none" in said
+    output = cli("queues", "info", "mail", "--app", "shop:app").out
+    assert "jobs:         1 ready" in output
+    assert "max_length=50" in output
+    assert "workers:      none" in output
     assert cli("queues", "info", "mail", "--app", "shop:app", "--json").json["size"] == 1
     assert cli("queues", "info", "mial", "--app", "shop:app").code == 1
 
 
-def test_settings_are_put_over_the_code_and_taken_away_again(cli: Cli) -> None:
-    """Code declares, people override, with who, why and until when."""
+def test_settings_are_overridden_and_unset(cli: Cli) -> None:
+    """Code declares and people override, with author, reason and end."""
     cli.send("a@example.org")
     words = ("concurrency=5", "max_length=none", "keep_done=age=60")
-    ran = cli("queues", "set", "mail", *words, "--for", "1h", "--reason", "flood", "--app", "shop:app")
-    assert ran.out.startswith("mail: concurrency=5 max_length=none keep_done=age=60 by ")
+    result = cli("queues", "set", "mail", *words, "--for", "1h", "--reason", "flood", "--app", "shop:app")
+    assert result.out.startswith("mail: concurrency=5 max_length=none keep_done=age=60 by ")
     (mail,) = cli("queues", "--app", "shop:app", "--json").json
     assert mail["settings"]["concurrency"] == 5
     assert mail["settings"]["max_length"] is None
@@ -86,9 +88,9 @@ def test_settings_are_put_over_the_code_and_taken_away_again(cli: Cli) -> None:
     assert override["until"] - override["since"] == pytest.approx(3600, abs=5)
     assert "(override)" in cli("queues", "--app", "shop:app").out
 
-    ran = cli("queues", "unset", "mail", "weight", "--app", "shop:app")
-    assert (ran.code, ran.out) == (1, "")
-    assert "nothing was changed" in ran.err
+    result = cli("queues", "unset", "mail", "weight", "--app", "shop:app")
+    assert (result.code, result.out) == (1, "")
+    assert "nothing was changed" in result.err
     assert cli("queues", "unset", "mail", "concurrency", "--app", "shop:app").code == 0
     (mail,) = cli("queues", "--app", "shop:app", "--json").json
     assert (mail["settings"]["concurrency"], mail["settings"]["max_length"]) == (None, None)
@@ -115,36 +117,36 @@ def test_settings_are_put_over_the_code_and_taken_away_again(cli: Cli) -> None:
     ],
     ids=str,
 )
-def test_a_wrong_setting_changes_nothing(cli: Cli, words: tuple[str, ...], says: str) -> None:
+def test_an_invalid_setting_changes_nothing(cli: Cli, words: tuple[str, ...], says: str) -> None:
     cli.send("a@example.org")
-    ran = cli("queues", "set", "mail", *words, "--app", "shop:app")
-    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
-    assert says in ran.err
+    result = cli("queues", "set", "mail", *words, "--app", "shop:app")
+    assert (result.code, result.out, len(result.err.splitlines())) == (2, "", 1)
+    assert says in result.err
     assert cli("queues", "--app", "shop:app", "--json").json[0]["override"] is None
 
 
 def test_an_unknown_setting_cannot_be_unset(cli: Cli) -> None:
     cli.send("a@example.org")
-    ran = cli("queues", "unset", "mail", "wait", "--app", "shop:app")
-    assert ran.code == 2
-    assert "did you mean weight?" in ran.err
+    result = cli("queues", "unset", "mail", "wait", "--app", "shop:app")
+    assert result.code == 2
+    assert "did you mean weight?" in result.err
 
 
 def test_a_queue_is_emptied_when_its_name_is_repeated(cli: Cli) -> None:
     cli.send("a@example.org")
     cli.on_store(lambda store: claim(store, "mail"))
-    kept = cli("jobs", "--app", "shop:app", "--json").json["jobs"]
+    remaining = cli("jobs", "--app", "shop:app", "--json").json["jobs"]
     for n in range(3):
         cli.send(f"{n}@example.org")
-    ran = cli("queues", "empty", "mail", "--app", "shop:app")
-    assert (ran.code, ran.out) == (2, "")
-    assert "3 jobs would be deleted, but there is nobody to ask: add --confirm mail" in ran.err
-    ran = cli("queues", "empty", "mail", "--confirm", "mial", "--app", "shop:app")
-    assert (ran.code, ran.out) == (2, "")
-    assert "nothing was deleted" in ran.err
+    result = cli("queues", "empty", "mail", "--app", "shop:app")
+    assert (result.code, result.out) == (2, "")
+    assert "3 jobs would be deleted, but there is no terminal to ask on: add --confirm mail" in result.err
+    result = cli("queues", "empty", "mail", "--confirm", "mial", "--app", "shop:app")
+    assert (result.code, result.out) == (2, "")
+    assert "nothing was deleted" in result.err
     assert len(cli("jobs", "--app", "shop:app", "--json").json["jobs"]) == 4
     assert cli("queues", "empty", "mail", "--confirm", "mail", "--app", "shop:app").out == "3 jobs deleted\n"
     left = cli("jobs", "--app", "shop:app", "--json").json["jobs"]
-    assert [job["id"] for job in left] == [job["id"] for job in kept]
-    ran = cli("queues", "empty", "mail", "--confirm", "mail", "--app", "shop:app", "--json")
-    assert (ran.code, ran.json) == (1, {"queue": "mail", "deleted": 0})
+    assert [job["id"] for job in left] == [job["id"] for job in remaining]
+    result = cli("queues", "empty", "mail", "--confirm", "mail", "--app", "shop:app", "--json")
+    assert (result.code, result.json) == (1, {"queue": "mail", "deleted": 0})

@@ -1,4 +1,4 @@
-"""Looking at schedules, pausing, running, setting and removing them."""
+"""Showing, pausing, running, setting and removing schedules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.support import Cli
 from tidemill.contract.store import Store
-from tidemill.core.courses import Advance, Kind, Next
+from tidemill.core.documents import Advance, DocumentKind, DocumentUpdate
 
 DECLARED = """
 from tidemill import Tidemill
@@ -26,7 +26,7 @@ APP = ("--app", "nights:app")
 
 @pytest.fixture(autouse=True)
 def declared(cli: Cli, tmp_path: Path) -> None:
-    """A worker has started once, and told the store."""
+    """A worker has started once and stored the declared schedules."""
     (tmp_path / "nights.py").write_text(DECLARED)
     assert cli("worker", "--until-idle", "nights:app").code == 0
 
@@ -44,62 +44,62 @@ def test_schedules_are_shown(cli: Cli) -> None:
     assert len(cli("schedules", *APP, "--origin", "declared", "--json").json["schedules"]) == 1
 
 
-def test_where_there_are_none(cli: Cli) -> None:
-    ran = cli("schedules", *APP, "--state", "paused")
-    assert (ran.code, ran.out, ran.err) == (0, "", "tidemill: no schedule matches\n")
+def test_an_empty_list_prints_a_note(cli: Cli) -> None:
+    result = cli("schedules", *APP, "--state", "paused")
+    assert (result.code, result.out, result.err) == (0, "", "tidemill: no schedule matches\n")
     cli("schedules", "remove", "nightly", *APP)
-    assert "a worker writes those that code declares when it starts" in cli("schedules", *APP).err
+    assert "a worker stores the declared ones when it starts" in cli("schedules", *APP).err
     assert "a worker writes those" in cli("schedules", "run", "nightly", *APP).err
-    ran = cli("schedules", "--state", "paused", "info", "nightly", *APP)
-    assert (ran.code, "give its name, and no filter" in ran.err) == (2, True)
+    result = cli("schedules", "--state", "paused", "info", "nightly", *APP)
+    assert (result.code, "give its name, and no filter" in result.err) == (2, True)
 
 
-def test_a_cursor_of_no_page(cli: Cli) -> None:
-    ran = cli("schedules", *APP, "--cursor", "x")
-    assert (ran.code, ran.err) == (2, "tidemill: cursor: must be one that a page ended with, is 'x'\n")
+def test_an_invalid_cursor_is_refused(cli: Cli) -> None:
+    result = cli("schedules", *APP, "--cursor", "x")
+    assert (result.code, result.err) == (2, "tidemill: cursor: must be one that a page ended with, is 'x'\n")
 
 
-def test_one_is_shown_with_its_ticks(cli: Cli) -> None:
+def test_a_schedule_is_shown_with_its_ticks(cli: Cli) -> None:
     out = cli("schedules", "info", "nightly", *APP).out
     assert "19:00:00 UTC" in out or "03:00:00" in out
     assert '{"to":"all@example.org"}' in out
     assert len(cli("schedules", "info", "nightly", *APP, "--json").json["next"]) == 5
-    ran = cli("schedules", "info", "nigthly", *APP)
-    assert (ran.code, ran.err[:46]) == (1, "tidemill: there is no schedule 'nigthly'; `tid")
+    result = cli("schedules", "info", "nigthly", *APP)
+    assert (result.code, result.err[:46]) == (1, "tidemill: there is no schedule 'nigthly'; `tid")
 
 
-def test_one_is_paused_and_resumed(cli: Cli) -> None:
-    ran = cli("schedules", "pause", "nightly", "--for", "1h30m", "--reason", "moving", *APP)
-    assert ran.out.startswith("nightly is paused until ")
+def test_a_schedule_is_paused_and_resumed(cli: Cli) -> None:
+    result = cli("schedules", "pause", "nightly", "--for", "1h30m", "--reason", "moving", *APP)
+    assert result.out.startswith("nightly is paused until ")
     assert "(moving)" in cli("schedules", *APP).out
     assert cli("schedules", "resume", "nightly", *APP).out.startswith("nightly is active, next at ")
-    ran = cli("schedules", "pause", "nightly", "--until", "2001-01-01", *APP)
-    assert ran.code == 2
-    assert "until: must be in the future" in ran.err
+    result = cli("schedules", "pause", "nightly", "--until", "2001-01-01", *APP)
+    assert result.code == 2
+    assert "until: must be in the future" in result.err
 
 
-def test_one_is_run_now(cli: Cli) -> None:
-    ran = cli("schedules", "run", "nightly", "--url", "sqlite:///shop.db")
-    assert (ran.code, "task: 'send' is not known here" in ran.err) == (2, True)
+def test_a_schedule_is_run_now(cli: Cli) -> None:
+    result = cli("schedules", "run", "nightly", "--url", "sqlite:///shop.db")
+    assert (result.code, "task: 'send' is not known here" in result.err) == (2, True)
     job = cli("schedules", "run", "nightly", *APP).out.strip()
     assert job.startswith("nightly@")
-    ran = cli("schedules", "run", "nightly", *APP, "--json")
-    assert ran.json == {"schedule": "nightly", "job": job, "existing": True}
+    result = cli("schedules", "run", "nightly", *APP, "--json")
+    assert result.json == {"schedule": "nightly", "job": job, "existing": True}
     assert cli("jobs", "show", job, *APP, "--json").json["task"] == "send"
     assert cli("schedules", "info", "nightly", *APP, "--json").json["history"][0]["job"] == job
 
 
-def test_settings_are_put_over_those_of_the_code(cli: Cli) -> None:
-    ran = cli("schedules", "set", "nightly", "cron=0 4 * * *", "jitter=5m", "--reason", "quiet", *APP)
-    assert ran.out.startswith("nightly: cron=0 4 * * * jitter=300 by ")
+def test_settings_are_overridden(cli: Cli) -> None:
+    result = cli("schedules", "set", "nightly", "cron=0 4 * * *", "jitter=5m", "--reason", "quiet", *APP)
+    assert result.out.startswith("nightly: cron=0 4 * * * jitter=300 by ")
     view = cli("schedules", "info", "nightly", *APP, "--json").json
     assert (view["settings"]["cron"], view["declared"]["cron"]) == ("0 4 * * *", "0 3 * * *")
     assert cli("worker", "--until-idle", "nights:app").code == 0
     assert cli("schedules", "info", "nightly", *APP, "--json").json["settings"]["jitter"] == 300
     assert "jitter=300" in cli("schedules", "unset", "nightly", "cron", *APP).out
     assert "follows the code again" in cli("schedules", "unset", "nightly", *APP).out
-    ran = cli("schedules", "unset", "nightly", *APP)
-    assert (ran.code, "nothing is overridden" in ran.err) == (1, True)
+    result = cli("schedules", "unset", "nightly", *APP)
+    assert (result.code, "nothing is overridden" in result.err) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -115,20 +115,20 @@ def test_settings_are_put_over_those_of_the_code(cli: Cli) -> None:
         (["every=60", "cron=0 4 * * *"], "give either cron or every"),
     ],
 )
-def test_what_cannot_be_set_is_named(cli: Cli, words: list[str], says: str) -> None:
-    ran = cli("schedules", "set", "nightly", *words, *APP)
-    assert ran.code == 2
-    assert says in ran.err
+def test_an_invalid_setting_is_named(cli: Cli, words: list[str], says: str) -> None:
+    result = cli("schedules", "set", "nightly", *words, *APP)
+    assert result.code == 2
+    assert says in result.err
     assert cli("schedules", "info", "nightly", *APP, "--json").json["override"] is None
 
 
-def test_one_is_removed(cli: Cli) -> None:
+def test_a_schedule_is_removed(cli: Cli) -> None:
     assert cli("schedules", "remove", "nightly", *APP).out == "nightly is removed\n"
     assert cli("schedules", *APP, "--json").json["schedules"] == []
     assert cli("schedules", "remove", "nightly", *APP).code == 1
 
 
-def test_the_doctor_says_what_code_no_longer_declares(cli: Cli, tmp_path: Path) -> None:
+def test_the_doctor_reports_schedules_that_code_no_longer_declares(cli: Cli, tmp_path: Path) -> None:
     before, _, _ = DECLARED.partition("app.schedule(")
     (tmp_path / "later.py").write_text(before)
     assert cli("worker", "--until-idle", "later:app").code == 0
@@ -136,19 +136,21 @@ def test_the_doctor_says_what_code_no_longer_declares(cli: Cli, tmp_path: Path) 
     assert cli("schedules", "--app", "later:app", "--json").json["schedules"][0]["state"] == "disabled"
 
 
-def test_the_doctor_says_what_nobody_fires(cli: Cli, tmp_path: Path) -> None:
+def test_the_doctor_reports_schedules_that_no_worker_fires(cli: Cli, tmp_path: Path) -> None:
     late = DECLARED.replace('cron="0 3 * * *", tz="Asia/Shanghai"', 'every=1, catch_up="all"')
     (tmp_path / "late.py").write_text(late)
     assert cli("worker", "--until-idle", "late:app").code == 0
 
     async def long_ago(store: Store) -> None:
-        [course] = await store.courses(Kind.SCHEDULE, ["nightly"])
-        assert course is not None
+        [document] = await store.documents(DocumentKind.SCHEDULE, ["nightly"])
+        assert document is not None
         then = (await store.read_clock()).wall - 3600
-        put = Next(name=course.name, state=course.state, record=course.record, due=then)
-        await store.advance([Advance(kind=Kind.SCHEDULE, id="nightly", expected=course.revision, next=put)])
+        put = DocumentUpdate(name=document.name, state=document.state, record=document.record, due=then)
+        await store.advance(
+            [Advance(kind=DocumentKind.SCHEDULE, id="nightly", expected=document.revision, next=put)]
+        )
 
     cli.on_store(long_ago)
-    ran = cli("doctor", "--app", "late:app")
-    assert ran.code == 1
-    assert "1 schedule is due and not fired, for up to 1 h" in ran.out
+    result = cli("doctor", "--app", "late:app")
+    assert result.code == 1
+    assert "1 schedule is due and not fired, for up to 1 h" in result.out

@@ -1,4 +1,4 @@
-"""Commands print no secret unless they are asked to, and nothing that drives the terminal."""
+"""Commands print no secrets by default, and never terminal control characters."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _pay(bank: Cli, *options: str) -> str:
     return str(job["id"])
 
 
-def test_commands_print_no_secret_unless_asked_to(bank: Cli) -> None:
+def test_commands_print_no_secret_without_show_secrets(bank: Cli) -> None:
     job = _pay(bank)
     for command in (
         ("jobs",),
@@ -66,10 +66,10 @@ def test_commands_print_no_secret_unless_asked_to(bank: Cli) -> None:
         ("schedules", "pause", "nightly", "--json"),
         ("schedules", "resume", "nightly", "--json"),
     ):
-        ran = bank(*command, "--app", "bank:app")
-        assert ran.code == 0, ran
-        assert CANARY not in ran.out, command
-        assert "other-canary" not in ran.out, command
+        result = bank(*command, "--app", "bank:app")
+        assert result.code == 0, result
+        assert CANARY not in result.out, command
+        assert "other-canary" not in result.out, command
     assert CANARY in bank("jobs", "show", job, "--app", "bank:app", "--show-secrets").out
     assert CANARY in bank("jobs", "--show-secrets", "show", job, "--app", "bank:app").out
     assert CANARY in bank("jobs", "--app", "bank:app", "--json", "--show-secrets").out
@@ -78,26 +78,26 @@ def test_commands_print_no_secret_unless_asked_to(bank: Cli) -> None:
 
 
 def test_no_command_about_a_schedule_prints_a_secret_as_json(bank: Cli) -> None:
-    """Every command of the group; one that is new has to be added here."""
+    """Every command of the group is listed; add a new one here."""
     _pay(bank)
     more = {"set": ("jitter=5m",), "unset": ("jitter",)}
     order = ("info", "set", "unset", "pause", "resume", "run", "remove")
     assert set(order) == set(schedules.commands)
     assert CANARY not in bank("schedules", "--json", "--app", "bank:app").out
     for name in order:
-        ran = bank("schedules", name, "nightly", *more.get(name, ()), "--json", "--app", "bank:app")
-        assert ran.code == 0, ran
-        assert CANARY not in ran.out, name
+        result = bank("schedules", name, "nightly", *more.get(name, ()), "--json", "--app", "bank:app")
+        assert result.code == 0, result
+        assert CANARY not in result.out, name
 
 
 def test_the_log_of_a_worker_has_no_secret(bank: Cli) -> None:
     for form in ("json", "console"):
         bank("enqueue", "pay", f"api_key={CANARY}", f"pin={CANARY}-pin", "--app", "bank:app")
-        ran = bank("worker", "bank:app", "--until-idle", "--log-format", form)
-        assert "refused [hidden]" in ran.err
-        assert "Traceback" in ran.err
-        assert CANARY not in ran.err
-        assert "other-canary" not in ran.err
+        result = bank("worker", "bank:app", "--until-idle", "--log-format", form)
+        assert "refused [hidden]" in result.err
+        assert "Traceback" in result.err
+        assert CANARY not in result.err
+        assert "other-canary" not in result.err
 
 
 def _show_evil(bank: Cli) -> tuple[str, str]:
@@ -109,7 +109,7 @@ def _show_evil(bank: Cli) -> tuple[str, str]:
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
-def test_nothing_that_comes_from_elsewhere_drives_the_terminal(bank: Cli) -> None:
+def test_foreign_text_cannot_control_the_terminal(bank: Cli) -> None:
     job, log = _show_evil(bank)
     assert not CONTROLS.search(log), "the log of the worker"
     assert not re.search("^state: done", log, re.MULTILINE)
@@ -119,17 +119,17 @@ def test_nothing_that_comes_from_elsewhere_drives_the_terminal(bank: Cli) -> Non
         assert not re.search("^state: done", out, re.MULTILINE), command
 
 
-def test_json_says_the_same_in_characters_that_can_be_seen(bank: Cli) -> None:
+def test_json_escapes_control_characters(bank: Cli) -> None:
     job, _ = _show_evil(bank)
-    ran = bank("jobs", "show", job, "--app", "bank:app", "--json")
-    assert not CONTROLS.search(ran.out)
-    assert ran.json["payload"] == {"what": EVIL}
-    assert "\\u202e" in ran.out
+    result = bank("jobs", "show", job, "--app", "bank:app", "--json")
+    assert not CONTROLS.search(result.out)
+    assert result.json["payload"] == {"what": EVIL}
+    assert "\\u202e" in result.out
 
 
 @pytest.mark.parametrize("form", ["json", "console"])
 def test_a_line_of_any_logger_is_one_line_without_controls(
-    form: logs.Format, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    form: logs.LogFormat, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     logs.configure(format=form)
@@ -137,16 +137,16 @@ def test_a_line_of_any_logger_is_one_line_without_controls(
         structlog.get_logger().info(EVIL, of=EVIL)
         logging.getLogger("theirs").warning("they said %s, password=%s", EVIL, CANARY)
         logging.getLogger("theirs").error("it failed", exc_info=ValueError(EVIL))
-        said = capsys.readouterr().err
+        output = capsys.readouterr().err
     finally:
         monkeypatch.setattr(logging.getLogger(), "handlers", [])
         structlog.reset_defaults()
-    assert not CONTROLS.search(said)
-    assert CANARY not in said
-    assert not re.search("^state: done", said, re.MULTILINE)
+    assert not CONTROLS.search(output)
+    assert CANARY not in output
+    assert not re.search("^state: done", output, re.MULTILINE)
 
 
-def test_every_command_prints_by_the_one_function_that_escapes() -> None:
+def test_every_command_prints_through_the_escaping_function() -> None:
     folder = Path(tidemill.cli.__file__).parent
     found = {
         path.relative_to(folder).as_posix()

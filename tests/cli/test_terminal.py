@@ -1,4 +1,4 @@
-"""What needs a terminal, in one: questions, the live overview, progress, Ctrl-C."""
+"""Prompts, the live overview, progress bars and Ctrl-C in a real terminal."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from tests.cli.support import Cli
 from tests.cli.terminal import Terminal
-from tidemill.cli.glance import Rate, rate
-from tidemill.cli.progress import counted
-from tidemill.contract.reader import Minute
+from tidemill.cli.terminal import count_progress
+from tidemill.cli.top import JobRate, compute_rate
+from tidemill.contract.reader import QueueMinute
 
 AT = ("--app", "shop:app")
 
@@ -23,7 +23,9 @@ def states(cli: Cli) -> set[str]:
 @pytest.mark.parametrize(
     ("answer", "code", "after"), [("y\n", 0, "cancelled"), ("n\n", 1, "ready"), ("\x04", 130, "ready")]
 )
-def test_a_bulk_change_asks_with_the_count(cli: Cli, answer: str, code: int, after: str) -> None:
+def test_a_bulk_change_asks_for_confirmation_with_the_count(
+    cli: Cli, answer: str, code: int, after: str
+) -> None:
     for n in range(3):
         cli.send(str(n))
 
@@ -38,7 +40,7 @@ def test_a_bulk_change_asks_with_the_count(cli: Cli, answer: str, code: int, aft
 
 
 @pytest.mark.parametrize(("typed", "code", "left"), [("mail\n", 0, 0), ("mial\n", 2, 2), (None, 130, 2)])
-def test_emptying_a_queue_wants_its_name(cli: Cli, typed: str | None, code: int, left: int) -> None:
+def test_emptying_a_queue_asks_for_its_name(cli: Cli, typed: str | None, code: int, left: int) -> None:
     cli.send("a")
     cli.send("b")
 
@@ -56,7 +58,7 @@ def test_emptying_a_queue_wants_its_name(cli: Cli, typed: str | None, code: int,
 
 
 @pytest.mark.parametrize(("key", "code"), [("q", 0), ("\x03", 130)], ids=["q", "Ctrl-C"])
-def test_the_live_overview_follows_and_ends(cli: Cli, key: str, code: int) -> None:
+def test_the_live_overview_refreshes_and_ends(cli: Cli, key: str, code: int) -> None:
     cli.send("a")
 
     with Terminal("top", *AT) as terminal:
@@ -69,27 +71,27 @@ def test_the_live_overview_follows_and_ends(cli: Cli, key: str, code: int) -> No
     drawn = terminal.drawn
     assert ended == code
     assert "Traceback" not in drawn
-    assert drawn.rstrip().endswith("\x1b[?25h\x1b[?1049l")  # cursor and screen are as they were
+    assert drawn.rstrip().endswith("\x1b[?25h\x1b[?1049l")  # cursor and screen are restored
 
 
-def test_once_and_for_programs(cli: Cli) -> None:
+def test_top_once_and_as_json(cli: Cli) -> None:
     cli.send("a")
     out = cli("top", *AT).out
     assert re.search(r"^mail +1 ", out, re.MULTILINE)
     assert len(cli("top", "--once", *AT).out.splitlines()) == len(out.splitlines())
-    seen = cli("top", *AT, "--json").json
-    assert seen["queues"][0]["counts"]["ready"] == 1
-    assert seen["rates"]["mail"] == {"done": 0.0, "failed": 0.0}
+    snapshot = cli("top", *AT, "--json").json
+    assert snapshot["queues"][0]["counts"]["ready"] == 1
+    assert snapshot["rates"]["mail"] == {"done": 0.0, "failed": 0.0}
 
 
-def test_the_rate_is_of_the_last_sixty_seconds() -> None:
-    """A quarter into the minute, three quarters of the one before count."""
+def test_the_rate_covers_the_last_sixty_seconds() -> None:
+    """At a quarter of the minute, three quarters of the previous minute count."""
     minutes = [
-        Minute(at=at, done=done, failed=4, cancelled=0, retried=0, reclaimed=0)
+        QueueMinute(at=at, done=done, failed=4, cancelled=0, retried=0, reclaimed=0)
         for at, done in ((0.0, 100), (60.0, 40), (120.0, 8))
     ]
-    assert rate(minutes, 135.0) == Rate(done=38.0, failed=7.0)
-    assert rate([], 135.0) == Rate(done=0.0, failed=0.0)
+    assert compute_rate(minutes, 135.0) == JobRate(done=38.0, failed=7.0)
+    assert compute_rate([], 135.0) == JobRate(done=0.0, failed=0.0)
 
 
 def test_a_worker_in_a_terminal_drains_on_ctrl_c(cli: Cli) -> None:
@@ -115,9 +117,7 @@ def test_a_worker_in_a_terminal_drains_on_ctrl_c(cli: Cli) -> None:
     ],
     ids=["enqueue", "jobs", "db", "bench"],
 )
-def test_long_work_shows_how_far_it_is(
-    cli: Cli, tmp_path: Path, arguments: tuple[str, ...], label: str
-) -> None:
+def test_long_work_shows_progress(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], label: str) -> None:
     cli.send("a")
     (tmp_path / "many.jsonl").write_text('{"to": "a"}\n' * 40)
     with Terminal(*arguments) as terminal:
@@ -125,8 +125,8 @@ def test_long_work_shows_how_far_it_is(
         assert terminal.code() == 0
 
 
-def test_an_interruption_says_how_far_it_came(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(KeyboardInterrupt), counted("sending", 40) as done:
+def test_an_interruption_reports_the_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), count_progress("sending", 40) as done:
         done(12)
         raise KeyboardInterrupt
     assert capsys.readouterr().err == "tidemill: interrupted (sending): at least 12 of 40 were over\n"

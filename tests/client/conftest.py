@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.support import Overheard
+from tests.client.support import RecordingStore
 from tidemill import Tidemill
-from tidemill.client import handle
+from tidemill.client import job_handle
 from tidemill.stores.memory import MemoryStore
 from tidemill.stores.sqlite import SqliteStore
 
@@ -24,12 +24,12 @@ async def app(url: str) -> AsyncIterator[Tidemill]:
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def overheard(request: pytest.FixtureRequest, tmp_path: Path) -> Overheard:
-    return Overheard(MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "jobs.db"))
+def recording_store(request: pytest.FixtureRequest, tmp_path: Path) -> RecordingStore:
+    return RecordingStore(MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "jobs.db"))
 
 
 @pytest.fixture
-def only_rings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looking now and then takes longer than any test: only a ring can tell that a job ended."""
-    monkeypatch.setattr(handle, "FIRST_LOOK", 600.0)
-    monkeypatch.setattr(handle, "LONGEST_LOOK", 600.0)
+def wakeups_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Polling takes longer than any test: only a wake-up can report the end of a job."""
+    monkeypatch.setattr(job_handle, "FIRST_POLL_SECONDS", 600.0)
+    monkeypatch.setattr(job_handle, "MAX_POLL_SECONDS", 600.0)

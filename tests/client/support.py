@@ -1,4 +1,4 @@
-"""A worker played by hand, and a store that counts and fails on demand in front of a real one."""
+"""A worker run by hand, and a store that counts and fails on demand in front of a real one."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, cast
 
 from tidemill import Tidemill
+from tidemill.contract.coordination import WakeupListener, worklist_topic
 from tidemill.contract.store import Store
-from tidemill.contract.wakeups import Listener, agenda_topic
-from tidemill.core.claims import Claimed, ClaimRequest, Settlement, Share
-from tidemill.core.courses import Kind
-from tidemill.core.job import Group
-from tidemill.core.outcomes import Done, Outcome
-from tidemill.core.queues import Inserted
+from tidemill.core.claims import ClaimedJob, ClaimRequest, QueueShare, Settlement
+from tidemill.core.documents import DocumentKind
+from tidemill.core.jobs import JobGroup
+from tidemill.core.outcomes import Outcome, Success
+from tidemill.core.queues import InsertResult
 
 
-async def claim(store: Store, queue: str = "default", limit: int = 1, number: int = 1) -> list[Claimed]:
+async def claim(store: Store, queue: str = "default", limit: int = 1, number: int = 1) -> list[ClaimedJob]:
     request = ClaimRequest(
-        worker="by hand", number=number, shares=(Share(queue, limit),), limit=limit, lease=30
+        worker="by hand", number=number, shares=(QueueShare(queue, limit),), limit=limit, lease=30
     )
     return (await store.claim(request)).jobs
 
 
-async def settle(store: Store, job: Claimed, outcome: Outcome) -> None:
+async def settle(store: Store, job: ClaimedJob, outcome: Outcome) -> None:
     await store.settle([Settlement(job.id, job.fence, job.claim, outcome)])
 
 
 async def run_one(app: Tidemill, queue: str = "default", number: int = 1) -> None:
-    """Claim one job and run its handler."""
+    """Claims one job and runs its handler."""
     store = await app.client.store()
     (job,) = await claim(store, queue, number=number)
     task = app.tasks[job.task]
@@ -37,21 +37,23 @@ async def run_one(app: Tidemill, queue: str = "default", number: int = 1) -> Non
     result = task.handler(*args, **kwargs)
     if isinstance(result, Awaitable):
         result = await result
-    await settle(store, job, Done(task.result.encode(result)))
+    await settle(store, job, Success(task.result.encode(result)))
 
 
-class Watched:
-    """Delegates everything to a real store. `before` runs in front of every insert and may
-    raise or wait; `after` runs behind it, so that raising there loses a reply."""
+class FaultyStore:
+    """Delegates everything to a real store.
+
+    `before` runs before every insert and may raise or wait; `after` runs behind it, so raising there
+    loses a reply."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.inserts: list[Sequence[Group]] = []
+        self.inserts: list[Sequence[JobGroup]] = []
         self.before: Callable[[], Awaitable[None]] | None = None
         self.after: Callable[[], Awaitable[None]] | None = None
         self.gate: asyncio.Event | None = None
 
-    async def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
+    async def insert(self, groups: Sequence[JobGroup]) -> list[list[InsertResult]]:
         self.inserts.append(groups)
         if self.before is not None:
             await self.before()
@@ -67,21 +69,21 @@ class Watched:
         return cast("Store", self)
 
 
-class Overheard(Watched):
-    """Knows how many listeners for jobs there are and how many of them wait. Callable from any thread."""
+class RecordingStore(FaultyStore):
+    """Counts the listeners for jobs, and those that wait. May be called from any thread."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self.listeners = self.most = self.waiting = 0
         self.changed = threading.Condition()
 
-    def listen(self, topics: Iterable[str]) -> Listener:
+    def listen(self, topics: Iterable[str]) -> WakeupListener:
         topics = tuple(topics)
-        if agenda_topic(Kind.SCHEDULE) in topics:  # whoever leads
+        if worklist_topic(DocumentKind.SCHEDULE) in topics:  # whoever leads
             return self.store.listen(topics)
         self.listeners += 1
         self.most = max(self.most, self.listeners)
-        return _Ear(self, self.store.listen(topics))
+        return _RecordingListener(self, self.store.listen(topics))
 
     def wait_for(self, listeners: int) -> None:
         with self.changed:
@@ -93,8 +95,8 @@ class Overheard(Watched):
             self.changed.notify_all()
 
 
-class _Ear:
-    def __init__(self, heard: Overheard, listener: Listener) -> None:
+class _RecordingListener:
+    def __init__(self, heard: RecordingStore, listener: WakeupListener) -> None:
         self.heard, self.listener = heard, listener
         self.arm, self.disarm = listener.arm, listener.disarm
 

@@ -1,4 +1,4 @@
-"""docs/reference/api.md is what the code says, and what an editor shows is said at all."""
+"""docs/reference/api.md is generated from the code, and every public method has a docstring."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def test_every_public_name_is_on_the_page() -> None:
         assert f"\n### {name}\n" in text or f"\n| `{name}` | " in text, name
 
 
-def test_the_page_is_what_the_code_says() -> None:
+def test_the_page_is_generated_from_the_code() -> None:
     written = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
     assert written == SCRIPT["page"](), "the code has changed: run python scripts/api_page.py"
 
 
 @pytest.mark.parametrize("owner", [Tidemill, Task, JobHandle, Context, Inspector])
-def test_what_an_editor_shows_has_a_docstring(owner: type) -> None:
+def test_every_public_method_has_a_docstring(owner: type) -> None:
     public = {name: member for name, member in vars(owner).items() if not name.startswith("_")}
     silent = [
         name

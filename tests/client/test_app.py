@@ -1,4 +1,4 @@
-"""Declaring an application: what is refused, what is written, and what importing it costs."""
+"""Declarations of an application: what it refuses and writes, and what importing it costs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tidemill import (
 )
 from tidemill import Context as Whatever
 from tidemill.core.queues import QueueChanges
-from tidemill.urls import StoreUrl
+from tidemill.store_url import StoreUrl
 
 
 def sample(number: int) -> None: ...
@@ -258,7 +258,7 @@ def test_a_url_that_cannot_be_used_is_refused_without_showing_secrets(url: str, 
     assert "secret" not in str(caught.value)
 
 
-def test_urls_that_can() -> None:
+def test_valid_urls() -> None:
     assert StoreUrl.parse("memory://") == StoreUrl("memory")
     assert StoreUrl.parse("sqlite:///a/b.db").path == "a/b.db"
     assert StoreUrl.parse("sqlite:////a/b%20c.db").path == "/a/b c.db"
@@ -277,11 +277,11 @@ def test_urls_that_can() -> None:
         ("redis://:secret", "redis://***"),
     ],
 )
-def test_of_a_server_only_its_place_is_shown(url: str, shown: str) -> None:
+def test_only_the_host_of_a_server_url_is_shown(url: str, shown: str) -> None:
     assert str(StoreUrl.parse(url)) == shown
 
 
-def test_the_environment_names_the_store_when_code_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_names_the_store_if_code_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMILL_URL", "sqlite:///from-environment.db")
     assert Tidemill().url.path == "from-environment.db"
     assert Tidemill("memory://").url.scheme == "memory"
@@ -298,7 +298,7 @@ async def test_a_job_of_an_unopened_application_opens_it(url: str) -> None:
     await app.close()
 
 
-def test_public_names_exist_and_are_all_there_is() -> None:
+def test_public_names_are_complete() -> None:
     assert sorted(tidemill.__all__) == tidemill.__all__
     for name in tidemill.__all__:
         assert getattr(tidemill, name) is not None
@@ -319,7 +319,7 @@ HEAVY = {
 
 @pytest.mark.parametrize("program", ["import tidemill", "import tidemill; tidemill.Tidemill('memory://')"])
 def test_importing_loads_nothing_heavy(program: str, tmp_path: Path) -> None:
-    """Time differs between machines; what takes it does not."""
+    """Time differs between machines; the imported modules do not."""
     command = [sys.executable, "-c", f"{program}; import sys; print(*sys.modules)"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert not HEAVY & set(done.stdout.split())

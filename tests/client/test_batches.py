@@ -9,8 +9,17 @@ from typing import Any
 
 import pytest
 
-from tidemill import ConfigurationError, Context, Failed, InvalidJob, InvalidPayload, Limit, Tidemill, Unique
-from tidemill.core.batching import Batching
+from tidemill import (
+    ConfigurationError,
+    Context,
+    FailedItem,
+    InvalidJob,
+    InvalidPayload,
+    Limit,
+    Tidemill,
+    Unique,
+)
+from tidemill.core.batching import BatchPolicy
 from tidemill.core.needs import Need
 
 TOKENS = Limit.tokens(1000, per="minute")
@@ -32,7 +41,7 @@ def code() -> Tidemill:
     return Tidemill("memory://")
 
 
-async def texts_to_vectors(texts: list[Text]) -> list[Vector | Failed]:
+async def texts_to_vectors(texts: list[Text]) -> list[Vector | FailedItem]:
     return [Vector([float(len(text.words))]) for text in texts]
 
 
@@ -54,7 +63,7 @@ def test_a_job_carries_one_item_and_how_it_shares_calls(code: Tidemill) -> None:
     assert job.needs == (Need("voyage", None, {"tokens": 5}),)
     assert job.key == "fr"
     assert job.unique == Unique("hello")
-    assert job.batching == Batching(
+    assert job.batching == BatchPolicy(
         max_items=128, linger=2.0, max_units={"tokens": 900}, call={"voyage": {"tokens": 20}}
     )
     assert embed.using(cost={"tokens": 7}).job(Text("hello")).job.needs[0].units == {"tokens": 7}
@@ -84,7 +93,7 @@ def test_an_item_is_checked_like_any_argument(code: Tidemill) -> None:
         embed.job()
 
 
-async def test_results_are_read_as_one_of_the_list(app: Tidemill) -> None:
+async def test_the_result_of_a_job_is_one_element_of_the_list(app: Tidemill) -> None:
     embed = app.batch_task(max_items=5)(texts_to_vectors)
     job = await embed.enqueue(Text("hello"))
     await app.worker(until_idle=True, heartbeat_thread=False).run()
@@ -122,14 +131,14 @@ def test_an_item_no_call_could_take_is_refused_with_its_job(code: Tidemill, item
     [
         (
             lambda text: {"tokens": 1, "words": 3},
-            "item_cost: nobody counts words, neither the pools nor max_units",
+            "item_cost: no pool counts words, neither the pools nor max_units",
         ),
         (lambda text: {}, "pool 'voyage': cost: says nothing of tokens"),
         (lambda text: 3, "cost: must be amounts by unit"),
         (lambda text: 1 / 0, "item_cost: the function given to task 'embed' raised ZeroDivisionError"),
     ],
 )
-def test_what_a_function_of_an_item_says_is_checked(
+def test_the_value_of_an_item_function_is_checked(
     code: Tidemill, item_cost: Callable[[Any], Any], words: str
 ) -> None:
     voyage = code.pool("voyage", TOKENS)
@@ -231,10 +240,10 @@ def test_a_bad_option_is_refused_by_its_name(code: Tidemill, options: Any, words
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"cost": {"characters": 5}}, "cost: nobody counts 'characters'; the pool counts tokens"),
+        ({"cost": {"characters": 5}}, "cost: no pool counts 'characters'; the pool counts tokens"),
         ({"cost": lambda text: {"tokens": 1}}, "cost: is what every call costs, and must be amounts by unit"),
         ({"cost": {"tokens": 2000}}, "cost: 2000 tokens is more than the pool ever allows at once"),
-        ({"item_cost": {"words": 5}}, "item_cost: nobody counts words"),
+        ({"item_cost": {"words": 5}}, "item_cost: no pool counts words"),
         (
             {"item_cost": {"tokens": 9}, "max_units": {"tokns": 80}},
             "max_units: tokns: item_cost says nothing of it, it names tokens",
@@ -254,7 +263,7 @@ def test_a_bad_cost_is_refused_where_it_is_written(code: Tidemill, options: Any,
 
 
 def test_units_of_a_call_need_no_limit_of_a_pool(code: Tidemill) -> None:
-    """A provider may bound the size of a call and meter requests only."""
+    """A provider may limit the size of a call and meter requests only."""
     voyage = code.pool("voyage", Limit.requests(10, per="minute"))
     embed = code.batch_task(
         max_items=9, pool=voyage, max_units={"words": 9}, item_cost=lambda text: {"words": 3}
@@ -262,7 +271,7 @@ def test_units_of_a_call_need_no_limit_of_a_pool(code: Tidemill) -> None:
     assert embed.job(Text("a b c")).job.needs == (Need("voyage", None, {"words": 3}),)
 
 
-async def test_the_store_takes_what_the_client_makes(app: Tidemill) -> None:
+async def test_the_store_accepts_the_jobs_of_a_batch_task(app: Tidemill) -> None:
     voyage = app.pool("voyage", TOKENS)
     embed = app.batch_task(max_items=5, pool=voyage, item_cost={"tokens": 5})(texts_to_vectors)
     handles = await app.enqueue_many([embed.job(Text(str(n))) for n in range(3)])

@@ -1,4 +1,4 @@
-"""What is sent arrives as it was sent (I2), once (I3), with the options it was given."""
+"""A job arrives as it was sent (I2), once (I3), with its options."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_using_sets_every_option_and_leaves_the_task_alone(app: Tidemill) 
     assert (plain.queue, plain.priority, plain.state, plain.tags) == ("default", 5, State.READY, ())
 
 
-async def test_using_again_keeps_what_was_set_and_the_later_time_wins(app: Tidemill) -> None:
+async def test_using_twice_keeps_options_and_the_later_time_wins(app: Tidemill) -> None:
     @app.task
     def work() -> None: ...
 
@@ -84,7 +84,7 @@ async def test_key_and_unique_are_computed_from_the_arguments(app: Tidemill) -> 
     assert again.id == first.id
 
 
-async def test_the_same_id_makes_one_job_i3(app: Tidemill) -> None:
+async def test_the_same_id_creates_one_job_i3(app: Tidemill) -> None:
     @app.task
     def work() -> None: ...
 
@@ -94,7 +94,7 @@ async def test_the_same_id_makes_one_job_i3(app: Tidemill) -> None:
     assert (await app.store.counts())["default"][State.READY] == 1
 
 
-async def test_enqueue_many_sends_one_group_per_queue_and_answers_in_order(app: Tidemill) -> None:
+async def test_enqueue_many_sends_one_group_per_queue_and_returns_handles_in_order(app: Tidemill) -> None:
     @app.task
     def work(number: int) -> int:
         return number
@@ -117,10 +117,10 @@ async def test_more_jobs_than_a_group_holds_are_all_sent(app: Tidemill) -> None:
     assert (await app.store.counts())["default"][State.READY] == 10_001
 
 
-async def test_what_is_under_way_arrives_before_a_mistake_is_told(
+async def test_jobs_already_sent_arrive_before_an_error_is_raised(
     app: Tidemill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemill.client.bulk.CHUNK_JOBS", 2)
+    monkeypatch.setattr("tidemill.client.request.MAX_JOBS_PER_CHUNK", 2)
 
     @app.task
     def work(number: int) -> None: ...

@@ -1,4 +1,4 @@
-"""An enqueue has returned or raised within 5 s, whatever the store does (I22), under virtual time."""
+"""An enqueue returns or raises within 5 s in every kind of outage (I22), in virtual time."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.client.support import Watched
+from tests.client.support import FaultyStore
 from tidemill import Filter, StoreUnavailable, Task, Tidemill
-from tidemill.client.enqueuer import DEADLINE, JOBS_AT_ONCE
+from tidemill.client.enqueuer import ENQUEUE_DEADLINE_SECONDS, MAX_JOBS_PER_INSERT
 from tidemill.stores.memory import MemoryStore
-from tidemill.testing.virtual import run_virtual
+from tidemill.testing.virtual_loop import run_virtual
 
 
-def _setup() -> tuple[Watched, Task[[int], None]]:
-    store = Watched(MemoryStore())
+def _setup() -> tuple[FaultyStore, Task[[int], None]]:
+    store = FaultyStore(MemoryStore())
     return store, _work(Tidemill(store=store.as_store()))
 
 
@@ -43,12 +43,12 @@ def _silent_until(end: float) -> Callable[[], Awaitable[None]]:
 
 
 @pytest.mark.parametrize("fault", [_down_until, _silent_until])
-def test_a_short_outage_is_sat_out(fault: Callable[[float], Callable[[], Awaitable[None]]]) -> None:
+def test_an_enqueue_survives_a_short_outage(fault: Callable[[float], Callable[[], Awaitable[None]]]) -> None:
     async def scenario() -> None:
         store, work = _setup()
         store.before = fault(2.0)
         await asyncio.gather(*(work.enqueue(n) for n in range(10)))
-        assert asyncio.get_running_loop().time() < DEADLINE
+        assert asyncio.get_running_loop().time() < ENQUEUE_DEADLINE_SECONDS
         assert len((await store.find(Filter())).jobs) == 10
 
     run_virtual(scenario())
@@ -71,33 +71,33 @@ def test_a_long_outage_raises_within_the_deadline(
             return loop.time() - began
 
         took = await asyncio.gather(*(one(n) for n in range(20)))
-        assert max(took) <= DEADLINE + 1e-6
-        assert min(took) > DEADLINE - 1.0  # and not given up on early
+        assert max(took) <= ENQUEUE_DEADLINE_SECONDS + 1e-6
+        assert min(took) > ENQUEUE_DEADLINE_SECONDS - 1.0  # and not given up on early
         assert (await store.find(Filter())).jobs == ()
 
     run_virtual(scenario())
 
 
 @pytest.mark.parametrize("fault", [_down_until, _silent_until])
-def test_those_who_do_not_fit_into_one_insert_raise_in_time_too(
+def test_jobs_beyond_one_insert_raise_in_time_too(
     fault: Callable[[float], Callable[[], Awaitable[None]]],
 ) -> None:
     async def scenario() -> None:
         store, work = _setup()
         store.before = fault(1000.0)
-        calls = (work.enqueue(n) for n in range(3 * JOBS_AT_ONCE))
+        calls = (work.enqueue(n) for n in range(3 * MAX_JOBS_PER_INSERT))
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert {type(result) for result in results} == {StoreUnavailable}
-        assert asyncio.get_running_loop().time() <= DEADLINE + 1e-6
+        assert asyncio.get_running_loop().time() <= ENQUEUE_DEADLINE_SECONDS + 1e-6
 
     run_virtual(scenario())
 
 
-def test_a_store_that_does_not_open_is_given_up_on_in_time() -> None:
+def test_a_store_that_does_not_open_raises_in_time() -> None:
     async def scenario() -> None:
         opened = asyncio.get_running_loop().time() + 3
 
-        class SlowToOpen(Watched):
+        class SlowToOpen(FaultyStore):
             async def open(self) -> None:
                 await asyncio.sleep(opened - asyncio.get_running_loop().time())
 
@@ -109,13 +109,13 @@ def test_a_store_that_does_not_open_is_given_up_on_in_time() -> None:
         began = asyncio.get_running_loop().time()
         with pytest.raises(StoreUnavailable, match="could not be opened within 5 s"):
             await work.enqueue(2)
-        assert asyncio.get_running_loop().time() - began == pytest.approx(DEADLINE)
+        assert asyncio.get_running_loop().time() - began == pytest.approx(ENQUEUE_DEADLINE_SECONDS)
 
     run_virtual(scenario())
 
 
-def test_who_cannot_even_open_the_store_is_told_the_ids_i22() -> None:
-    class Unreachable(Watched):
+def test_the_error_of_an_unopened_store_has_the_ids_i22() -> None:
+    class Unreachable(FaultyStore):
         async def open(self) -> None:
             raise StoreUnavailable("connection refused")
 
@@ -129,7 +129,7 @@ def test_who_cannot_even_open_the_store_is_told_the_ids_i22() -> None:
     assert (one.value.ids, sync.value.ids) == (("mine",), ("mine too",))
 
 
-def test_who_gives_up_is_told_the_ids_to_send_again_i22() -> None:
+def test_the_error_has_the_ids_to_send_again_i22() -> None:
     async def scenario() -> None:
         store, work = _setup()
         store.before = _down_until(1000.0)
@@ -148,7 +148,7 @@ def test_who_gives_up_is_told_the_ids_to_send_again_i22() -> None:
     run_virtual(scenario())
 
 
-def test_a_lost_reply_makes_no_second_job_j11() -> None:
+def test_a_lost_reply_creates_no_second_job_j11() -> None:
     async def scenario() -> None:
         store, work = _setup()
         lost = 0

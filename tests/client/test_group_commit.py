@@ -1,4 +1,4 @@
-"""Concurrent enqueues share inserts; nobody's cancellation is another's problem."""
+"""Concurrent enqueues share inserts; the cancellation of one caller does not affect the others."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import asyncio
 
 import pytest
 
-from tests.client.support import Watched
+from tests.client.support import FaultyStore
 from tidemill import State, StoreError, StoreFull, Task, Tidemill
 from tidemill.stores.memory import MemoryStore
 
 
 @pytest.fixture
-def store() -> Watched:
-    return Watched(MemoryStore())
+def store() -> FaultyStore:
+    return FaultyStore(MemoryStore())
 
 
 @pytest.fixture
-def work(store: Watched) -> Task[[int], None]:
+def work(store: FaultyStore) -> Task[[int], None]:
     app = Tidemill(store=store.as_store())
 
     @app.task
@@ -30,12 +30,12 @@ async def yield_once() -> None:
     await asyncio.sleep(0)
 
 
-async def test_a_lone_enqueue_is_one_insert_of_one_job(store: Watched, work: Task[[int], None]) -> None:
+async def test_a_single_enqueue_is_one_insert_of_one_job(store: FaultyStore, work: Task[[int], None]) -> None:
     await work.enqueue(1)
     assert [[len(group.jobs) for group in groups] for groups in store.inserts] == [[1]]
 
 
-async def test_concurrent_enqueues_share_inserts(store: Watched, work: Task[[int], None]) -> None:
+async def test_concurrent_enqueues_share_inserts(store: FaultyStore, work: Task[[int], None]) -> None:
     store.before = yield_once
     handles = await asyncio.gather(*(work.enqueue(n) for n in range(500)))
     assert len({handle.id for handle in handles}) == 500
@@ -43,8 +43,8 @@ async def test_concurrent_enqueues_share_inserts(store: Watched, work: Task[[int
     assert all(len(group.jobs) == 1 for group in store.inserts[1])  # refused alone, if at all
 
 
-async def test_who_comes_while_an_insert_runs_goes_with_the_next(
-    store: Watched, work: Task[[int], None]
+async def test_jobs_that_arrive_during_an_insert_share_the_next(
+    store: FaultyStore, work: Task[[int], None]
 ) -> None:
     began, go_on = asyncio.Event(), asyncio.Event()
 
@@ -63,7 +63,7 @@ async def test_who_comes_while_an_insert_runs_goes_with_the_next(
 
 
 async def test_a_cancelled_caller_does_not_fail_its_neighbours(
-    store: Watched, work: Task[[int], None]
+    store: FaultyStore, work: Task[[int], None]
 ) -> None:
     began, go_on = asyncio.Event(), asyncio.Event()
 
@@ -85,8 +85,8 @@ async def test_a_cancelled_caller_does_not_fail_its_neighbours(
     ] == 9  # the first was stopped before the store saw it
 
 
-async def test_a_full_disk_is_told_to_everybody_at_once(store: Watched, work: Task[[int], None]) -> None:
-    """I24: a loud error, no retry, and service resumes by itself."""
+async def test_a_full_disk_fails_every_caller_at_once(store: FaultyStore, work: Task[[int], None]) -> None:
+    """A clear error, no retry, and the service resumes by itself (I24)."""
 
     async def full() -> None:
         await asyncio.sleep(0)
@@ -101,29 +101,29 @@ async def test_a_full_disk_is_told_to_everybody_at_once(store: Watched, work: Ta
     await work.enqueue(4)
 
 
-class Odd(Exception):
-    """Cannot be made again from its arguments."""
+class UncopyableError(Exception):
+    """An error that cannot be created again from its arguments."""
 
     def __init__(self, *, code: int) -> None:
         super().__init__(f"code {code}")
 
 
-async def test_a_bug_in_a_store_reaches_everybody_who_waits(store: Watched, work: Task[[int], None]) -> None:
+async def test_a_bug_in_a_store_reaches_every_caller(store: FaultyStore, work: Task[[int], None]) -> None:
     async def odd() -> None:
-        raise Odd(code=7)
+        raise UncopyableError(code=7)
 
     store.before = odd
     calls = asyncio.gather(*(work.enqueue(n) for n in range(3)), return_exceptions=True)
     async with asyncio.timeout(10):
         results = await calls
-    assert [str(result) for result in results] == ["the store raised Odd: code 7"] * 3
+    assert [str(result) for result in results] == ["the store raised UncopyableError: code 7"] * 3
     assert {type(result) for result in results} == {StoreError}
     store.before = None
     await work.enqueue(4)
 
 
-async def test_a_flush_that_is_shut_down_leaves_nobody_waiting(
-    store: Watched, work: Task[[int], None]
+async def test_a_cancelled_flush_leaves_no_caller_waiting(
+    store: FaultyStore, work: Task[[int], None]
 ) -> None:
     began = asyncio.Event()
 
@@ -139,7 +139,7 @@ async def test_a_flush_that_is_shut_down_leaves_nobody_waiting(
     began.clear()
     sent.cancel()
     await began.wait()
-    session = work._client._sessions.here()
+    session = work._client._sessions.current()
     assert session is not None
     flush = session.enqueuer._flush
     assert flush is not None
@@ -149,7 +149,7 @@ async def test_a_flush_that_is_shut_down_leaves_nobody_waiting(
     assert [type(result) for result in results] == [asyncio.CancelledError] * 2
 
 
-async def test_closing_waits_for_what_was_sent(store: Watched, work: Task[[int], None]) -> None:
+async def test_close_waits_for_sent_jobs(store: FaultyStore, work: Task[[int], None]) -> None:
     began, go_on = asyncio.Event(), asyncio.Event()
 
     async def wait() -> None:

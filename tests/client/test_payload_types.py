@@ -1,4 +1,4 @@
-"""Which types a payload may have, and what is said of those it may not (docs/reference/payloads.md)."""
+"""The types of a payload, and the errors for invalid ones (docs/reference/payloads.md)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_every_example_of_the_page_runs() -> None:
     ("annotation", "where"),
     [(Plain, "Plain"), (list[Plain], "Plain"), (dict[str, Plain | None], "Plain"), (object, "object")],
 )
-def test_a_type_that_is_no_data_is_refused_where_the_task_is_made(
+def test_a_type_without_json_form_is_refused_when_the_task_is_declared(
     app: Tidemill, annotation: Any, where: str
 ) -> None:
     def takes(city: Any) -> None: ...
@@ -109,9 +109,7 @@ def _travel(app: Tidemill) -> Any:
 
 
 @pytest.mark.parametrize(("payload", "says"), SENT)
-def test_a_member_no_field_takes_is_refused_where_it_is_sent(
-    app: Tidemill, payload: bytes, says: str
-) -> None:
+def test_an_unknown_member_is_refused_at_enqueue(app: Tidemill, payload: bytes, says: str) -> None:
     travel = _travel(app)
     with pytest.raises(InvalidPayload) as caught:
         travel.definition.payload.decode_strictly(payload)
@@ -121,12 +119,12 @@ def test_a_member_no_field_takes_is_refused_where_it_is_sent(
 
 
 @pytest.mark.parametrize(("payload", "_says"), SENT)
-def test_and_ignored_where_it_runs(app: Tidemill, payload: bytes, _says: str) -> None:
+def test_an_unknown_member_is_ignored_at_run_time(app: Tidemill, payload: bytes, _says: str) -> None:
     """A worker must run the jobs of a producer that is a version ahead."""
     _travel(app).definition.payload.decode(payload)
 
 
-def test_what_fits_is_sent(app: Tidemill) -> None:
+def test_valid_json_is_accepted(app: Tidemill) -> None:
     travel = _travel(app)
     travel.job(City("x", twins=[City("y")]), {"start": City("x"), "by_day": {"1": City("y")}}, Ride("5"))
     travel.job(way={"type": "Walk", "steps": 3}, city={"name": "x"}, rest={"any": [{"thing": 1}]})
@@ -209,8 +207,8 @@ def test_a_function_gets_the_arguments_by_name_however_they_were_given(app: Tide
         assert (request.job.key, request.job.unique) == ("x 1", Unique("x"))
 
 
-def test_a_function_gets_what_the_handler_gets(app: Tidemill) -> None:
-    """A caller may write a dict for a dataclass, and an int for a float: the key is the same."""
+def test_a_key_function_gets_the_same_values_as_the_handler(app: Tidemill) -> None:
+    """A caller may pass a dict for a dataclass and an int for a float: the key is the same."""
 
     @app.task(key=lambda city, size: f"{city.name} {size}", unique=lambda city, **_: Unique(city.name))
     def visit(city: City, size: float) -> None: ...
@@ -222,7 +220,7 @@ def test_a_function_gets_what_the_handler_gets(app: Tidemill) -> None:
 
 @pytest.mark.parametrize("wrong", ["ValueError", (ValueError, 5), int, [None]])
 @pytest.mark.parametrize("option", ["on", "give_up_on"])
-def test_a_retry_on_what_is_no_error_is_refused(app: Tidemill, option: str, wrong: Any) -> None:
+def test_a_retry_on_a_type_that_is_no_error_is_refused(app: Tidemill, option: str, wrong: Any) -> None:
     def work() -> None: ...
 
     with pytest.raises(ConfigurationError, match=rf"retry\.{option}: must be exception types, or functions"):

@@ -1,4 +1,4 @@
-"""Pools as a program declares them, and what its jobs say they need of them."""
+"""Pools as a program declares them, and the needs of its jobs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def needs(task: Any, *args: Any, **kwargs: Any) -> tuple[Need, ...]:
     return found
 
 
-async def test_a_pool_is_in_the_store_with_the_next_use(app: Tidemill) -> None:
-    """Also one that is declared after the application was opened, and only what is new is written."""
+async def test_the_next_use_writes_a_pool_to_the_store(app: Tidemill) -> None:
+    """This includes a pool declared after the application was opened; only new pools are written."""
     gemini = app.pool(
         "gemini",
         MINUTE,
@@ -33,7 +33,7 @@ async def test_a_pool_is_in_the_store_with_the_next_use(app: Tidemill) -> None:
         Limit.usd(5, per=Week("Asia/Shanghai")),
         Limit.characters(10_000, per=Month()),
         Limit.concurrent(4),
-        held_back=0.2,
+        reserved_share=0.2,
         urgent=2,
         jitter=1,
         resumes=TimeOfDay(16, 30, "Asia/Shanghai"),
@@ -57,8 +57,8 @@ async def test_a_pool_is_in_the_store_with_the_next_use(app: Tidemill) -> None:
         (lambda app: app.pool("", MINUTE), "pool: must have 1 to 200 characters"),
         (lambda app: app.pool("a\x1fb", MINUTE), "pool: must not hold"),
         (lambda app: app.pool(7, MINUTE), "pool: the name must be a string"),
-        (lambda app: app.pool("p", MINUTE, held_back=1), "held_back: must be a share"),
-        (lambda app: app.pool("p", MINUTE, held_back="a"), "held_back: must be a share"),
+        (lambda app: app.pool("p", MINUTE, reserved_share=1), "reserved_share: must be a share"),
+        (lambda app: app.pool("p", MINUTE, reserved_share="a"), "reserved_share: must be a share"),
         (lambda app: app.pool("p", MINUTE, urgent=True), "urgent: must be a priority"),
         (lambda app: app.pool("p", MINUTE, jitter=-1), "jitter: must be 0.02 or more seconds"),
         (lambda app: app.pool("p", MINUTE, jitter=0), "jitter: must be 0.02 or more seconds, is 0"),
@@ -128,7 +128,7 @@ def test_x5_a_tasks_wrong_pools_are_refused_where_they_are_written(code: Tidemil
     assert not code.tasks
 
 
-def test_a_job_needs_what_its_cost_says(code: Tidemill) -> None:
+def test_a_job_needs_the_units_of_its_cost(code: Tidemill) -> None:
     gemini = code.pool("gemini", MINUTE, TOKENS)
     site = code.pool("site", MINUTE, keyed=True)
 
@@ -172,7 +172,7 @@ def test_a_job_no_pool_could_let_through_is_refused_before_the_store(code: Tidem
 
     refused("describe.*pool 'gemini': cost: 1800 tokens is more than", describe, ["a", "b"])
     refused("pool 'gemini': cost: says nothing of tokens", describe, [])
-    refused("cost: nobody counts 'tokns'; the pool counts", describe.using(cost={"tokns": 1}), ["a"])
+    refused("cost: no pool counts 'tokns'; the pool counts", describe.using(cost={"tokns": 1}), ["a"])
     refused("pool 'gemini': cost: tokens must be 0 or more", describe.using(cost={"tokens": -1}), ["a"])
     refused("pool 'site': by: .* must return str, returned int", fetch, 7)
     refused("pool 'site': by: must have 1 to 200 characters", fetch, "")
@@ -182,7 +182,7 @@ def test_a_job_no_pool_could_let_through_is_refused_before_the_store(code: Tidem
         describe.using(cost=5)  # type: ignore[arg-type]
 
 
-async def test_needs_are_kept_with_the_job(app: Tidemill) -> None:
+async def test_needs_are_stored_with_the_job(app: Tidemill) -> None:
     gemini = app.pool("gemini", MINUTE, TOKENS)
 
     @app.task(pool=gemini, cost={"tokens": 900})
@@ -194,7 +194,7 @@ async def test_needs_are_kept_with_the_job(app: Tidemill) -> None:
     assert job.needs == (Need("gemini", None, {"tokens": 900.0}),)
 
 
-def test_a_pool_shows_what_it_allows(code: Tidemill) -> None:
+def test_a_pool_shows_its_limits(code: Tidemill) -> None:
     pool = code.pool("gemini", MINUTE, Limit.concurrent(2))
     assert isinstance(pool, Pool)
     assert repr(pool) == "<Pool gemini: 10 requests per minute, 2 calls at once>"

@@ -1,4 +1,4 @@
-"""Whole requirements, from the application's side; the ids are those of docs/reference/requirements.md."""
+"""Whole requirements, tested through the application; the ids are those of docs/reference/requirements.md."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.client.support import Overheard
+from tests.client.support import RecordingStore
 from tidemill import Context, Filter, JobFailed, Retention, Retry, State, Tidemill
 from tidemill.stores.memory import MemoryStore
-from tidemill.testing.virtual import VirtualClock, run_virtual
+from tidemill.testing.clocks import VirtualClock
+from tidemill.testing.virtual_loop import run_virtual
 
 
 def virtually(scenario: Callable[[Tidemill], Awaitable[None]]) -> None:
@@ -40,7 +41,7 @@ VIRTUAL = {"heartbeat_thread": False, "isolation": False}
 
 
 async def starts(app: Tidemill, retry: Retry, error: Exception) -> list[tuple[float, int]]:
-    """When each attempt of a job that always fails began, and how urgent it was."""
+    """Returns when each attempt of a job that always fails started, and its priority."""
     seen: list[tuple[float, int]] = []
     loop = asyncio.get_running_loop()
 
@@ -134,7 +135,7 @@ async def test_tasks_and_queues_are_named_by_module_and_action_q1(app: Tidemill)
 
 
 @pytest.mark.parametrize(("size", "warned"), [(1024, False), (1025, True)])
-async def test_a_payload_over_1_kb_warns_unless_told_otherwise_q9(
+async def test_a_payload_over_1_kb_warns_unless_configured_q9(
     app: Tidemill, capsys: pytest.CaptureFixture[str], size: int, warned: bool
 ) -> None:
     @app.task(name="plain")
@@ -145,16 +146,16 @@ async def test_a_payload_over_1_kb_warns_unless_told_otherwise_q9(
     assert ("large payload" in capsys.readouterr().err) is warned
 
 
-@pytest.mark.usefixtures("only_rings")
-async def test_an_idle_worker_is_woken_and_does_not_poll_e7(overheard: Overheard) -> None:
-    app = Tidemill(store=overheard.as_store())
+@pytest.mark.usefixtures("wakeups_only")
+async def test_an_idle_worker_is_woken_and_does_not_poll_e7(recording_store: RecordingStore) -> None:
+    app = Tidemill(store=recording_store.as_store())
 
     @app.task(name="work")
     async def work() -> int:
         return 7
 
     async with app, working(app, poll=600.0):
-        await asyncio.to_thread(overheard.wait_for, 1)
+        await asyncio.to_thread(recording_store.wait_for, 1)
         async with asyncio.timeout(30):
             assert await (await work.enqueue()).result() == 7
 

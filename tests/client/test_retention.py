@@ -1,4 +1,4 @@
-"""How long results live: defaults per queue, programs that share one, and what a pruned job's handle says."""
+"""How long results are kept: defaults per queue, shared queues, and the error for a pruned job."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import pytest
 
 from tests.client.support import run_one
 from tidemill import ConfigurationError, JobNotFound, Limit, QueueSettings, Retention, Tidemill
-from tidemill.core.queues import DAY
+from tidemill.core.queues import DAY_SECONDS
 from tidemill.stores.memory import MemoryStore
-from tidemill.testing.manual import ManualClock
+from tidemill.testing.clocks import ManualClock
 
 
 def _bounds(kept: Retention) -> tuple[float | None, int | None]:
     return kept.age, kept.count
 
 
-PLAIN, PAID = (DAY, 100_000), (7 * DAY, 1_000_000)
+PLAIN, PAID = (DAY_SECONDS, 100_000), (7 * DAY_SECONDS, 1_000_000)
 
 
 async def _kept(app: Tidemill, queue: str) -> tuple[float | None, int | None]:
@@ -31,7 +31,7 @@ async def _kept(app: Tidemill, queue: str) -> tuple[float | None, int | None]:
 def test_a_queue_keeps_a_day_and_100_000_jobs() -> None:
     settings = QueueSettings()
     assert _bounds(settings.keep_done) == _bounds(settings.keep_cancelled) == PLAIN
-    assert _bounds(settings.keep_failed) == (7 * DAY, 100_000)
+    assert _bounds(settings.keep_failed) == (7 * DAY_SECONDS, 100_000)
 
 
 async def test_a_queue_with_a_pooled_task_keeps_7_days_and_1_000_000() -> None:
@@ -74,9 +74,9 @@ async def test_declaring_the_queue_after_its_tasks_changes_nothing() -> None:
 
 @pytest.mark.parametrize("first", ["queue", "task"])
 async def test_a_chosen_retention_wins(first: str) -> None:
-    """Also one that says what is the default of other queues."""
+    """This includes a retention that equals the default of other queues."""
     app = Tidemill("memory://")
-    chosen = Retention(age=DAY, count=100_000)
+    chosen = Retention(age=DAY_SECONDS, count=100_000)
     if first == "queue":
         app.queue("songs", keep_done=chosen)
 
@@ -101,7 +101,7 @@ async def test_a_retention_of_the_file_wins(tmp_path: Path) -> None:
 
 
 async def test_a_program_without_the_paid_task_does_not_shorten_it() -> None:
-    """A web process that only sends, started after the worker."""
+    """A web process that only enqueues, started after the worker."""
     store = MemoryStore()
     worker, web, chosen = (Tidemill(store=store) for _ in range(3))
 
@@ -155,7 +155,7 @@ async def test_3_000_results_are_all_there_a_minute_later() -> None:
 
 
 async def test_a_pruned_job_names_what_its_queue_keeps(app: Tidemill) -> None:
-    app.queue("songs", keep_done=Retention(age=7 * DAY, count=0))
+    app.queue("songs", keep_done=Retention(age=7 * DAY_SECONDS, count=0))
 
     @app.task(queue="songs")
     async def describe() -> str:
@@ -167,7 +167,7 @@ async def test_a_pruned_job_names_what_its_queue_keeps(app: Tidemill) -> None:
     with pytest.raises(JobNotFound) as raised:
         await handle.result()
     says = str(raised.value)
-    assert "it ended and was pruned, or somebody deleted it" in says
+    assert "it ended and was pruned, or it was deleted" in says
     assert "Queue 'songs' keeps done jobs for 7 days, at most 0" in says
     assert "app.queue('songs', keep_done=Retention(age=SECONDS, count=JOBS))" in says
     for ask in (handle.status, handle.cancel, handle.retry, app.job(handle.id).result):

@@ -1,4 +1,4 @@
-"""Everything that is async can be run by a program without an event loop."""
+"""A program without an event loop can run every coroutine of the application."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def loopless(url: str) -> Tidemill:
     return Tidemill(url)
 
 
-def test_a_coroutine_is_run_and_answered(loopless: Tidemill) -> None:
+def test_run_sync_returns_the_result(loopless: Tidemill) -> None:
     handle = loopless.task(sample).enqueue_sync(1)
     assert loopless.run_sync(handle.status()).id == handle.id
     loopless.run_sync(loopless.inspect.pause("default", reason="invoice"))
@@ -39,7 +39,7 @@ async def _queues(app: Tidemill) -> list[QueueInfo]:
     return await app.store.queues()
 
 
-def test_what_it_raises_is_raised(loopless: Tidemill) -> None:
+def test_run_sync_raises_the_error(loopless: Tidemill) -> None:
     async def fails() -> None:
         raise ZeroDivisionError
 
@@ -64,7 +64,7 @@ def test_a_coroutine_may_close_the_application_it_runs_on(loopless: Tidemill) ->
 
 
 async def test_on_an_event_loop_it_is_refused_and_nothing_runs(loopless: Tidemill) -> None:
-    """And Python has no forgotten coroutine to warn of: warnings are errors here."""
+    """No coroutine is left without an await: warnings are errors here."""
     ran: list[str] = []
 
     async def runs() -> None:
@@ -90,8 +90,8 @@ async def _inside(send: Task[[int], None], verb: Verb) -> object:
         lambda send: send.client.blocking(),
     ],
 )
-def test_what_would_wait_for_itself_is_refused(loopless: Tidemill, verb: Verb) -> None:
-    """The portal's thread runs the coroutine: a verb that waits for it there would hang for good."""
+def test_a_blocking_call_on_the_portal_thread_is_refused(loopless: Tidemill, verb: Verb) -> None:
+    """The portal's thread runs the coroutine: a method that waits for the portal would hang for good."""
     with pytest.raises(ConfigurationError, match="await"):
         loopless.run_sync(_inside(loopless.task(sample), verb))
     loopless.close_sync()

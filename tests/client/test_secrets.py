@@ -1,4 +1,4 @@
-"""What goes wrong is told without showing what was given (I30)."""
+"""Errors do not show the values that were passed (I30)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from tidemill import InvalidPayload, Task, Tidemill
-from tidemill.logs import Format, configure
+from tidemill.logs import LogFormat, configure
 
 
 class Login(pydantic.BaseModel):
@@ -35,7 +35,7 @@ def test_an_error_of_pydantic_names_the_field_and_not_the_value_i30() -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_a_model_that_was_broken_is_refused_silently_i30() -> None:
+def test_an_invalid_model_is_refused_without_its_value_i30() -> None:
     broken = Login.model_construct(user="sk-secret", token="sk-secret")  # noqa: S106 - what must not be shown
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -45,7 +45,7 @@ def test_a_model_that_was_broken_is_refused_silently_i30() -> None:
 
 
 @pytest.mark.parametrize("chosen", ["json", "console"])
-def test_a_logged_traceback_shows_no_variables_i30(chosen: Format) -> None:
+def test_a_logged_traceback_shows_no_variables_i30(chosen: LogFormat) -> None:
     before = structlog.get_config() if structlog.is_configured() else None
     lines = io.StringIO()
     structlog.reset_defaults()

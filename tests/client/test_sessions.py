@@ -1,16 +1,16 @@
-"""One session per loop: opened when needed, closed once, and told about late queues."""
+"""One session per loop: opened when needed, closed once, and informed of queues declared late."""
 
 from __future__ import annotations
 
 import asyncio
 
-from tests.client.support import Watched
+from tests.client.support import FaultyStore
 from tidemill import Limit, QueueFull, State, Tidemill
 from tidemill.stores.memory import MemoryStore
 
 
-class SlowToClose(Watched):
-    """Closing takes until `open_gate` is set. What is closed does not answer."""
+class SlowClosingStore(FaultyStore):
+    """A store that takes until `open_gate` to close, and does not answer afterwards."""
 
     def __init__(self) -> None:
         super().__init__(MemoryStore())
@@ -30,8 +30,8 @@ class SlowToClose(Watched):
         assert self.is_open
 
 
-async def test_an_enqueue_while_closing_opens_the_store_anew() -> None:
-    store = SlowToClose()
+async def test_an_enqueue_while_closing_opens_the_store_again() -> None:
+    store = SlowClosingStore()
     app = Tidemill(store=store.as_store())
 
     @app.task
@@ -61,8 +61,8 @@ async def test_a_queue_declared_late_is_declared_by_the_next_use(app: Tidemill) 
     assert info.declared.max_length == 1
 
 
-async def test_whoever_only_looked_first_declares_when_something_is_sent(url: str) -> None:
-    """A plan, or a question about health: neither declares anything, nor keeps others from it."""
+async def test_an_enqueue_after_a_read_declares_the_queues(url: str) -> None:
+    """A plan or a health check declares nothing, and does not keep a later enqueue from declaring."""
     app = Tidemill(url)
     app.queue("calls", max_length=5)
 
@@ -71,7 +71,7 @@ async def test_whoever_only_looked_first_declares_when_something_is_sent(url: st
 
     try:
         assert (await app.plan(call, count=3)).count == 3
-        assert await (await app.client.look()).pools() == []
+        assert await (await app.client.store_for_reading()).pools() == []
         await call.enqueue()
         assert [view.name for view in await app.store.pools()] == ["api"]
         assert [info.declared.max_length for info in await app.store.queues()] == [5]

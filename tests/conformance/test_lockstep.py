@@ -1,4 +1,4 @@
-"""The lockstep machine agrees with itself, and notices a store that breaks a promise."""
+"""The lockstep test agrees with itself and detects a store that breaks an obligation."""
 
 from __future__ import annotations
 
@@ -10,22 +10,27 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict, replace
 
 from tidemill.clock import Clock, Entropy
-from tidemill.contract.jobs import Extended, Pruned, Reclaimed
-from tidemill.contract.reader import Page
-from tidemill.core.changes import Amended, Change
-from tidemill.core.checkpoints import Step, Try
-from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
-from tidemill.core.courses import Advance, Advanced
+from tidemill.contract.jobs import ExtendResult, PruneResult, ReclaimResult
+from tidemill.contract.reader import JobPage
+from tidemill.core.checkpoints import StepAttempt, StepKey
+from tidemill.core.claims import ClaimRequest, ClaimResult, Heartbeat, Settlement, SettleResult
+from tidemill.core.documents import Advance, AdvanceResult
 from tidemill.core.filters import Filter
-from tidemill.core.job import Group
-from tidemill.core.outcomes import Answer
-from tidemill.core.queues import Inserted, QueueChanges, QueueSettings
-from tidemill.engine.indexes import Index
+from tidemill.core.jobs import JobGroup
+from tidemill.core.operator_changes import AmendResult, OperatorChange
+from tidemill.core.outcomes import WriteAnswer
+from tidemill.core.queues import InsertResult, QueueChanges, QueueSettings
+from tidemill.engine.indexes import JobIndex
 from tidemill.stores.memory import MemoryStore
-from tidemill.testing.conformance.lockstep import DIFFERS, SETTINGS, arrive_in_memory, run_lockstep
+from tidemill.testing.conformance.lockstep import (
+    DIFFERENCE_MESSAGE,
+    LOCKSTEP_SETTINGS,
+    arrive_in_memory,
+    run_lockstep,
+)
 
 CATCH = settings(
-    max_examples=1500,  # it stops at the first that catches; a rare one took 300
+    max_examples=1500,  # stops at the first history that detects it; a rare one took 300
     stateful_step_count=50,
     deadline=None,
     database=None,
@@ -34,18 +39,20 @@ CATCH = settings(
     suppress_health_check=list(HealthCheck),
 )
 SEED = 1
-"""By which each is caught within a few histories: others take two hundred for some."""
+"""A seed that detects each within a few histories; other seeds take 200 for some."""
 
 
 def test_memory_in_lockstep_with_memory() -> None:
-    """A few histories: whatever else runs in lockstep would differ from a model that differs from itself."""
-    run_lockstep(MemoryStore, arrive_in_memory, settings(SETTINGS, max_examples=10))
+    """A few histories are enough: every other lockstep test would find a model that is not deterministic."""
+    run_lockstep(MemoryStore, arrive_in_memory, settings(LOCKSTEP_SETTINGS, max_examples=10))
 
 
 class NoFence(MemoryStore):
-    """Settles for whoever asks."""
+    """Settles without checking the fence."""
 
-    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
+    async def settle(
+        self, settlements: Sequence[Settlement], request: ClaimRequest | None = None
+    ) -> SettleResult:
         current = await self.get([item.job for item in settlements])
         forged = [
             item if job is None else replace(item, fence=job.fence, claim=job.claim)
@@ -55,9 +62,9 @@ class NoFence(MemoryStore):
 
 
 class NoFenceOnProgress(MemoryStore):
-    """Believes any heartbeat about a running job."""
+    """Accepts any heartbeat about a running job."""
 
-    async def extend(self, heartbeat: Heartbeat) -> Extended:
+    async def extend(self, heartbeat: Heartbeat) -> ExtendResult:
         current = await self.get([held.job for held in heartbeat.held])
         held = tuple(
             held if job is None else replace(held, fence=job.fence, claim=job.claim)
@@ -67,27 +74,27 @@ class NoFenceOnProgress(MemoryStore):
 
 
 class ClaimsTwice(MemoryStore):
-    """Takes every claim for a new one."""
+    """Treats every repeated claim as a new one."""
 
-    async def claim(self, request: ClaimRequest) -> Claims:
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
         with self.verb() as records:
             records.workers.pop(request.worker, None)
         return await super().claim(request)
 
 
 class ForgetsIds(MemoryStore):
-    """A job that is gone is forgotten at once."""
+    """Forgets the id of a deleted job at once."""
 
-    async def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
+    async def insert(self, groups: Sequence[JobGroup]) -> list[list[InsertResult]]:
         with self.verb() as records:
             records.memory.clear()
         return await super().insert(groups)
 
 
 class WallClockLeases(MemoryStore):
-    """Takes jobs back by their age on the wall clock."""
+    """Reclaims jobs by the wall clock."""
 
-    async def reclaim(self, dead: Sequence[str] = ()) -> Reclaimed:
+    async def reclaim(self, dead: Sequence[str] = ()) -> ReclaimResult:
         with self.verb() as records:
             now = records.clock.wall()
             for job in list(records.jobs.values()):
@@ -97,9 +104,9 @@ class WallClockLeases(MemoryStore):
 
 
 class PrunesHeldKeys(MemoryStore):
-    """Forgets that a key is held for a period."""
+    """Prunes jobs that hold a unique key for a period."""
 
-    async def prune(self, limit: int = 1000) -> Pruned:
+    async def prune(self, limit: int = 1000) -> PruneResult:
         with self.verb() as records:
             for job in list(records.jobs.values()):
                 if job.finished is not None and job.unique_holds:
@@ -108,18 +115,20 @@ class PrunesHeldKeys(MemoryStore):
 
 
 class DropsSuccessors(MemoryStore):
-    """The end of a run releases nobody."""
+    """Never releases a successor."""
 
-    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
+    async def settle(
+        self, settlements: Sequence[Settlement], request: ClaimRequest | None = None
+    ) -> SettleResult:
         with self.verb() as records:
-            waiting, records.successors = records.successors, Index()
+            waiting, records.successors = records.successors, JobIndex()
             answer = await super().settle(settlements, request)
             records.successors = waiting
         return answer
 
 
 class OverridesForGood(MemoryStore):
-    """Overlooks that an override ends."""
+    """Ignores the end of an override."""
 
     async def override(
         self,
@@ -134,7 +143,7 @@ class OverridesForGood(MemoryStore):
 
 
 class WholeOverrides(MemoryStore):
-    """What an override does not name falls back to the default."""
+    """Resets settings that an override does not name to their defaults."""
 
     async def override(
         self,
@@ -150,7 +159,7 @@ class WholeOverrides(MemoryStore):
 
 
 class ReplacesOverrides(MemoryStore):
-    """The second override takes the place of the first."""
+    """Replaces the first override by the second."""
 
     async def override(
         self,
@@ -166,64 +175,64 @@ class ReplacesOverrides(MemoryStore):
 
 
 class FindsByCase(MemoryStore):
-    """Takes a searched text as it is written."""
+    """Searches text case-sensitively."""
 
     async def find(
         self, wanted: Filter, limit: int = 100, cursor: int | None = None, looks: int | None = None
-    ) -> Page:
+    ) -> JobPage:
         page = await super().find(replace(wanted, text=None), 10_000, cursor, looks)
         text = wanted.text or ""
         jobs = tuple(job for job in page.jobs if text in f"{job.task}{job.payload.decode()}{job.reason}")
-        return Page(jobs[:limit], jobs[limit - 1].seq if len(jobs) > limit else None)
+        return JobPage(jobs[:limit], jobs[limit - 1].seq if len(jobs) > limit else None)
 
 
 class LastResultStands(MemoryStore):
-    """Each result of a step takes the place of the one before."""
+    """Replaces the result of a step by a later one."""
 
     async def keep_step(
-        self, job: str, by: Try, step: Step, result: bytes, *, paid: bool
-    ) -> tuple[Answer, bytes]:
+        self, job: str, by: StepAttempt, step: StepKey, result: bytes, *, paid: bool
+    ) -> tuple[WriteAnswer, bytes]:
         with self.verb() as records:
             records.checkpoints.get(job, {}).pop(step, None)
         return await super().keep_step(job, by, step, result, paid=paid)
 
 
 class AdvancesFromAnything(MemoryStore):
-    """Takes whatever comes for an advance of the course as it is."""
+    """Ignores the expected revision of an advance."""
 
-    async def advance(self, advances: Sequence[Advance]) -> list[Advanced]:
-        found = [(await self.courses(item.kind, [item.id]))[0] for item in advances]
+    async def advance(self, advances: Sequence[Advance]) -> list[AdvanceResult]:
+        found = [(await self.documents(item.kind, [item.id]))[0] for item in advances]
         forged = [
-            item if course is None else replace(item, expected=course.revision)
-            for item, course in zip(advances, found, strict=True)
+            item if document is None else replace(item, expected=document.revision)
+            for item, document in zip(advances, found, strict=True)
         ]
         return await super().advance(forged)
 
 
 class TakesEveryEnd(MemoryStore):
-    """An advance takes the ends it has not seen, too."""
+    """Deletes all job changes in an advance, also unread ones."""
 
-    async def advance(self, advances: Sequence[Advance]) -> list[Advanced]:
+    async def advance(self, advances: Sequence[Advance]) -> list[AdvanceResult]:
         with self.verb() as records:
-            all_of_them = tuple(records.stirs)
+            all_of_them = tuple(records.work_marks)
         return await super().advance([replace(item, taken=all_of_them) for item in advances])
 
 
 class OverlooksPeople(MemoryStore):
-    """What a person ends is no end of a flow's job."""
+    """Does not mark a flow when an operator ends its job."""
 
-    async def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
+    async def amend(self, wanted: Filter, change: OperatorChange, limit: int = 1000) -> AmendResult:
         with self.verb() as records:
-            before = dict(records.stirs)
+            before = dict(records.work_marks)
             answer = await super().amend(wanted, change, limit)
-            records.stirs = before
+            records.work_marks = before
         return answer
 
 
 class PrunesFlows(MemoryStore):
-    """A queue drops jobs of flows like any other."""
+    """Prunes jobs of flows like any other job."""
 
-    async def prune(self, limit: int = 1000) -> Pruned:
+    async def prune(self, limit: int = 1000) -> PruneResult:
         with self.verb() as records:
             for job in list(records.jobs.values()):
                 if job.finished is not None and job.flow is not None:
@@ -252,9 +261,9 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_i6_a_broken_promise_is_caught(broken: type[MemoryStore]) -> None:
+def test_i6_the_lockstep_catches_a_broken_obligation(broken: type[MemoryStore]) -> None:
     def make(clock: Clock, entropy: Entropy) -> MemoryStore:
         return broken(clock, entropy)
 
-    with pytest.raises(AssertionError, match=DIFFERS):
+    with pytest.raises(AssertionError, match=DIFFERENCE_MESSAGE):
         run_lockstep(make, arrive_in_memory, CATCH, drawn_from=SEED)

@@ -1,4 +1,4 @@
-"""The memory store keeps the contracts."""
+"""The memory store fulfils the contracts."""
 
 from __future__ import annotations
 

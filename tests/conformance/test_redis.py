@@ -1,4 +1,4 @@
-"""The Redis store keeps the contracts."""
+"""The Redis store fulfils the contracts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tidemill.testing.conformance.lockstep import run_lockstep
 
 @pytest.fixture
 def make_store(redis_url: str, redis_prefix: str) -> MakeStore:
-    """Under a prefix of its own: a key that forgets it is a stray, and fails the test."""
+    """Makes a store with its own prefix; a key without the prefix fails the test."""
     return lambda clock, entropy: RedisStore(redis_url, prefix=redis_prefix, clock=clock, entropy=entropy)
 
 
 def arriving(url: str, prefix: str) -> Arrive:
     async def arrive(_: Store, job: str, task: str, payload: bytes, options: bytes) -> None:
-        """As any program does that has never heard of this library."""
+        """Inserts an arrival as a program without this library does."""
         async with redis.asyncio.Redis.from_url(url) as outsider:
             fields = {"id": job, "task": task, "payload": payload, "options": options}
             await outsider.xadd(f"{{{prefix}}}:arrivals", fields)  # type: ignore[arg-type]
@@ -36,7 +36,7 @@ def arrive(redis_url: str, redis_prefix: str) -> Arrive:
 
 
 def test_lockstep_with_memory(redis_server: Redis, redis_url: str) -> None:
-    """Everything the Redis store says and shows equals what the specification says and shows."""
+    """The Redis store returns and shows the same as the memory store."""
 
     def empty(clock: Clock, entropy: Entropy) -> RedisStore:
         with redis_server.client() as client:

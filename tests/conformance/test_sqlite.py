@@ -1,4 +1,4 @@
-"""The SQLite store keeps the contracts."""
+"""The SQLite store fulfils the contracts."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def arrive() -> Arrive:
 
 
 def test_lockstep_with_memory(tmp_path: Path) -> None:
-    """Everything the SQLite store says and shows equals what the specification says and shows."""
-    # Thousands of commits that no power cut will ever test: they need no disk under them.
+    """The SQLite store returns and shows the same as the memory store."""
+    # Thousands of commits that need no protection from a power cut: they do not wait for the disk.
     shared_memory = Path("/dev/shm")  # noqa: S108 - a fresh folder is made in it
     folder = Path(mkdtemp(dir=shared_memory)) if shared_memory.is_dir() else tmp_path
     histories = count()

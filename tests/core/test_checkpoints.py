@@ -1,4 +1,4 @@
-"""What each verb makes of a checkpoint: every field is kept that the verb does not change (K3, K4, K5)."""
+"""Each verb keeps all fields of a checkpoint that it does not change (K3, K4, K5)."""
 
 from __future__ import annotations
 
@@ -7,80 +7,80 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tidemill.core.checkpoints import (
-    NOBODY,
-    Beginning,
-    Begun,
+    NO_ATTEMPT,
     Checkpoint,
-    Step,
-    Try,
-    begun,
-    forgotten,
-    kept,
+    StepAttempt,
+    StepKey,
+    StepStart,
+    StepVerdict,
+    forget_step,
+    keep_result,
+    start_step,
 )
-from tidemill.core.outcomes import Answer
+from tidemill.core.outcomes import WriteAnswer
 
-STEP = Step("pay", "digest")
+STEP = StepKey("pay", "digest")
 NOW = 500.0
-MINE, OTHER = Try(3, 7, 1), Try(2, 5, 4)
+MINE, OTHER = StepAttempt(3, 7, 1), StepAttempt(2, 5, 4)
 pending = st.builds(
     Checkpoint,
     step=st.just(STEP),
     paid=st.booleans(),
     begun=st.sampled_from([10.0, 20.0]),
-    by=st.sampled_from([MINE, OTHER, NOBODY]),
+    by=st.sampled_from([MINE, OTHER, NO_ATTEMPT]),
     unknown=st.integers(0, 3),
 )
 stored = pending.map(lambda one: replace(one, kept=30.0, result=b"[1]"))
 
 
 @given(pending, st.booleans())
-def test_k5_a_result_leaves_everything_else_and_a_payment_is_never_forgotten(
-    known: Checkpoint, paid: bool
-) -> None:
-    answer, after = kept(known, STEP, MINE, b"[2]", paid, NOW)
-    assert answer is Answer.OK
+def test_k5_a_result_keeps_the_other_fields_and_the_paid_mark(known: Checkpoint, paid: bool) -> None:
+    answer, after = keep_result(known, STEP, MINE, b"[2]", paid, NOW)
+    assert answer is WriteAnswer.OK
     assert after == replace(known, paid=known.paid or paid, kept=NOW, result=b"[2]")
 
 
 @given(st.booleans())
-def test_k5_the_result_of_a_step_that_was_never_begun(paid: bool) -> None:
-    answer, after = kept(None, STEP, MINE, b"[2]", paid, NOW)
-    assert answer is Answer.OK
+def test_k5_a_result_without_a_begin_is_stored(paid: bool) -> None:
+    answer, after = keep_result(None, STEP, MINE, b"[2]", paid, NOW)
+    assert answer is WriteAnswer.OK
     assert after == Checkpoint(step=STEP, paid=paid, begun=NOW, by=MINE, kept=NOW, result=b"[2]", unknown=0)
 
 
 @given(stored, st.booleans())
-def test_k5_the_first_result_stays(known: Checkpoint, paid: bool) -> None:
-    assert kept(known, STEP, MINE, b"[2]", paid, NOW) == (Answer.AGAIN, known)
-    assert begun(known, STEP, MINE, "park", NOW) == (Beginning(Begun.KEPT, b"[1]"), known)
-    assert forgotten(known, known.by) == known
+def test_k5_the_first_result_wins(known: Checkpoint, paid: bool) -> None:
+    assert keep_result(known, STEP, MINE, b"[2]", paid, NOW) == (WriteAnswer.AGAIN, known)
+    assert start_step(known, STEP, MINE, "park", NOW) == (StepStart(StepVerdict.KEPT, b"[1]"), known)
+    assert forget_step(known, known.by) == known
 
 
 @given(pending)
-def test_k3_a_second_try_pays_again_or_leaves_the_step_to_a_person(known: Checkpoint) -> None:
+def test_k3_a_second_call_pays_again_or_parks_the_step(known: Checkpoint) -> None:
     again = replace(known, paid=True, begun=NOW, by=MINE, unknown=known.unknown + 1)
     if known.by == MINE:
-        expected = {name: (Beginning(Begun.FRESH, None, known.unknown), known) for name in ("retry", "park")}
+        expected = {
+            name: (StepStart(StepVerdict.FRESH, None, known.unknown), known) for name in ("retry", "park")
+        }
     else:
         expected = {
-            "retry": (Beginning(Begun.FRESH, None, known.unknown + 1), again),
-            "park": (Beginning(Begun.UNKNOWN, None, known.unknown), known),
+            "retry": (StepStart(StepVerdict.FRESH, None, known.unknown + 1), again),
+            "park": (StepStart(StepVerdict.UNKNOWN, None, known.unknown), known),
         }
-    assert begun(known, STEP, MINE, "retry", NOW) == expected["retry"]
-    assert begun(known, STEP, MINE, "park", NOW) == expected["park"]
+    assert start_step(known, STEP, MINE, "retry", NOW) == expected["retry"]
+    assert start_step(known, STEP, MINE, "park", NOW) == expected["park"]
 
 
-def test_k3_the_first_try_marks_the_step() -> None:
+def test_k3_the_first_call_marks_the_step() -> None:
     fresh = Checkpoint(step=STEP, paid=True, begun=NOW, by=MINE, kept=None, result=None, unknown=0)
-    assert begun(None, STEP, MINE, "park", NOW) == (Beginning(Begun.FRESH, None, 0), fresh)
+    assert start_step(None, STEP, MINE, "park", NOW) == (StepStart(StepVerdict.FRESH, None, 0), fresh)
 
 
 @given(pending)
-def test_k4_a_call_that_was_not_made_takes_back_its_own_mark_only(known: Checkpoint) -> None:
+def test_k4_an_unpaid_call_removes_only_its_own_mark(known: Checkpoint) -> None:
     if known.by != MINE:
-        assert forgotten(known, MINE) == known
+        assert forget_step(known, MINE) == known
     elif known.unknown:
-        assert forgotten(known, MINE) == replace(known, by=NOBODY, unknown=known.unknown - 1)
+        assert forget_step(known, MINE) == replace(known, by=NO_ATTEMPT, unknown=known.unknown - 1)
     else:
-        assert forgotten(known, MINE) is None
-    assert forgotten(None, MINE) is None
+        assert forget_step(known, MINE) is None
+    assert forget_step(None, MINE) is None

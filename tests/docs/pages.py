@@ -1,4 +1,4 @@
-"""Reading the documentation as data."""
+"""Parses documentation pages."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ def page(name: str) -> str:
 
 
 def section(text: str, title: str) -> str:
-    """What stands under a `## title`, up to the next heading of that level."""
+    """Returns the text under a `## title`, up to the next heading of that level."""
     found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     assert found, f"there is no section {title!r}"
     return found[1]
 
 
 def rows(text: str) -> list[list[str]]:
-    """The cells of every table row, headings and rules left out."""
+    """Returns the cells of every table row, without headings and rules."""
     cells = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in text.splitlines()

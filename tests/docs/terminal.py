@@ -1,4 +1,4 @@
-"""Runs a command on a terminal of its own, as a reader of the page has one."""
+"""Runs a command on a pseudo-terminal, like a reader of the page."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import termios
 from pathlib import Path
 
 WIDTH, HEIGHT = 110, 50
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_])")
 
 
 def run(command: str, folder: Path) -> tuple[int, str]:
-    """The exit code, and what was printed on stdout and stderr, without colours."""
+    """Returns the exit code, and the output on stdout and stderr without colours."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
     with subprocess.Popen(
-        ["timeout", str(PATIENCE), "bash", "-c", command],
+        ["timeout", str(TIMEOUT_SECONDS), "bash", "-c", command],
         cwd=folder,
         env=environment(),
         stdin=subprocess.DEVNULL,
@@ -33,16 +33,16 @@ def run(command: str, folder: Path) -> tuple[int, str]:
         os.close(theirs)
         printed = _read_all(ours)
     os.close(ours)
-    return process.returncode, "".join(map(_as_seen, printed.replace("\r\n", "\n").split("\n")[:-1]))
+    return process.returncode, "".join(map(_visible_text, printed.replace("\r\n", "\n").split("\n")[:-1]))
 
 
-def _as_seen(line: str) -> str:
-    """A carriage return starts the line over: what a progress bar said before is gone."""
+def _visible_text(line: str) -> str:
+    """Returns the last state of a line: a carriage return overwrites it, as a progress bar does."""
     return ESCAPES.sub("", line.rstrip("\r\n").rpartition("\r")[2]) + "\n"
 
 
 def environment() -> dict[str, str]:
-    """Without settings of ours; `python` and `tidemill` are this installation's."""
+    """Returns an environment without our settings; `python` and `tidemill` are from this installation."""
     plain = {
         name: value for name, value in os.environ.items() if not name.startswith(("TIDEMILL_", "PYTEST_"))
     }
@@ -61,7 +61,7 @@ def _read_all(terminal: int) -> str:
     while True:
         try:
             part = os.read(terminal, 65_536)
-        except OSError:  # the last of its writers has gone
+        except OSError:  # the last writer has closed it
             part = b""
         if not part:
             return b"".join(parts).decode(errors="replace")

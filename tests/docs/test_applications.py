@@ -1,4 +1,4 @@
-"""The pages about the applications: what they quote is in the code, and what they name is there."""
+"""The pages about the applications: their quotes are in the code, and the names in them exist."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.page_runner import code_blocks
 from tests.docs.pages import DOCS, ROOT, page
-from tests.docs.session import blocks
 
 APPS = ROOT / "src" / "tidemill_apps"
 PAGES = sorted((DOCS / "applications").glob("*.md"))
 QUOTES = [
     (path.name, body)
     for path in PAGES
-    for language, body in blocks(path.read_text(encoding="utf-8"))
+    for language, body in code_blocks(path.read_text(encoding="utf-8"))
     if language == "python"
 ]
 
 
 def stripped(text: str) -> list[str]:
-    """Lines without what they are indented by, blank ones left out."""
+    """Returns the lines without indentation and without blank lines."""
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def is_quoted(quote: list[str], lines: list[str]) -> bool:
-    """Whether the parts between lines that are `# …` stand in the file, in this order."""
+    """Returns whether the parts between `# …` lines occur in the file, in this order."""
     at = 0
     for part in "\n".join(quote).split("\n# …\n"):
         wanted = part.split("\n")
@@ -38,7 +38,7 @@ def is_quoted(quote: list[str], lines: list[str]) -> bool:
 
 
 @pytest.mark.parametrize(("name", "body"), QUOTES, ids=lambda value: value.partition("\n")[0])
-def test_what_is_quoted_is_in_the_code(name: str, body: str) -> None:
+def test_quoted_code_exists_in_the_source(name: str, body: str) -> None:
     first, _, rest = body.partition("\n")
     file = APPS / first.removeprefix("# ")
     assert file.is_file(), f"{name} quotes {first}, which is not there"

@@ -1,4 +1,4 @@
-"""Every command and every option of the command line is documented, and nothing else."""
+"""Every command and every option is documented, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from tests.cli.tree import OF_CODE
+from tests.cli.command_tree import APPLICATION_ONLY
 from tests.docs.pages import page, section
 from tidemill.cli.root import root
 
 PAGE = page("reference/cli.md")
 APART = {"up", "web", "worker", "demo", "bench", "completion"}
-"""They do not look at a store that is there: they run an application, or bring a store of their own."""
+"""Commands without an existing store: they run an application, or create a store."""
 COMMON = set(re.findall(r"^\| `(--[\w-]+)", section(PAGE, "Common options"), re.MULTILINE))
 
 FILTER = set(re.findall(r"^\| `(--[\w-]+)", section(PAGE, "Which jobs"), re.MULTILINE))
-"""Wherever one of them is, all are: that is held below."""
+"""A command that has one of these options has all of them; a test below checks that."""
 
 
 def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
@@ -55,4 +55,4 @@ def test_every_option_is_documented(path: str) -> None:
 def test_common_options_are_common() -> None:
     for path in COMMANDS:
         if path.split()[1] not in APART:
-            assert options(path) >= COMMON - ({"--url"} if path.split()[1] in OF_CODE else set())
+            assert options(path) >= COMMON - ({"--url"} if path.split()[1] in APPLICATION_ONLY else set())

@@ -1,4 +1,4 @@
-"""X6: what the deploy folder says can be run: its commands exist, its settings are read."""
+"""X6: the deploy folder works: its commands exist, and its settings are read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import click
 import pytest
 import yaml
 
+from tests.docs.page_runner import code_blocks
 from tests.docs.pages import page
-from tests.docs.session import blocks
 from tidemill.cli.root import root
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -22,7 +22,7 @@ CONTAINERS = page("how-to/containers.md")
 
 
 def parsed(arguments: list[str]) -> click.Context:
-    """What the command line makes of them; it ends with an error for what it does not know."""
+    """Parses the arguments with the real command line, which raises an error for unknown ones."""
     command = root.get_command(click.Context(root), arguments[0])
     assert command is not None
     return command.make_context(arguments[0], arguments[1:])
@@ -41,10 +41,10 @@ def test_x6_compose_files_start_workers_that_the_command_line_knows(path: Path) 
     assert server in services["worker"]["environment"]["TIDEMILL_URL"]
 
 
-def test_x6_redis_keeps_what_it_was_told() -> None:
+def test_x6_redis_fsyncs_every_write_and_never_evicts() -> None:
     services = yaml.safe_load((DEPLOY / "compose.redis.yaml").read_text())["services"]
-    said = " ".join(services["redis"]["command"])
-    assert "--appendonly yes --appendfsync always --maxmemory-policy noeviction" in said
+    command = " ".join(services["redis"]["command"])
+    assert "--appendonly yes --appendfsync always --maxmemory-policy noeviction" in command
 
 
 def test_x6_a_password_may_have_any_characters() -> None:
@@ -57,12 +57,12 @@ def test_x6_the_page_starts_what_is_there_with_all_it_asks_for() -> None:
     started = re.findall(r"^(.*)docker compose -f deploy/(\S+)", CONTAINERS, re.MULTILINE)
     assert sorted(name for _, name in started) == [path.name for path in COMPOSE]
     for given, name in started:
-        asked = set(re.findall(r"\$\{(\w+):\?", (DEPLOY / name).read_text()))
-        assert asked <= set(re.findall(r"(\w+)=", given))
+        required = set(re.findall(r"\$\{(\w+):\?", (DEPLOY / name).read_text()))
+        assert required <= set(re.findall(r"(\w+)=", given))
 
 
 def test_x6_the_page_puts_a_command_on_top_that_exists() -> None:
-    image = next(body for language, body in blocks(CONTAINERS) if language == "dockerfile")
+    image = next(body for language, body in code_blocks(CONTAINERS) if language == "dockerfile")
     command = re.search(r"^CMD (\[.*\])$", image, re.MULTILINE)
     assert command is not None
     assert parsed(json.loads(command[1])).params["grace"] > 0

@@ -1,4 +1,4 @@
-"""What `make demo` installs is a part of what `make test` installs, in the same versions."""
+"""The packages of `make demo` are a subset of those of `make test`, in the same versions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ DEV, RUN, QUOTA = "constraints.txt", "constraints-run.txt", "constraints-quota.t
 
 
 def pinned(file: str) -> dict[str, str]:
-    """The version of each package and its hashes. Where it applies is left out: what one list needs on old
-    Pythons only, another needs everywhere."""
+    """Returns the version and the hashes of each package.
+
+    Environment markers are left out: a package that one list needs only on old Pythons, another needs
+    everywhere."""
     text = (ROOT / file).read_text(encoding="utf-8").replace("\\\n", "")
     found = (re.match(r"([\w.-]+)(==\S+) .*?(--hash=sha256:\w+.*)", line) for line in text.splitlines())
     return {match[1]: match[2] + match[3] for match in found if match}
@@ -35,13 +37,14 @@ def test_to_run_is_a_part_of_to_develop() -> None:
     assert len(pinned(RUN)) < len(pinned(DEV)) / 2
 
 
-def test_the_peers_of_the_quota_benchmark_are_nobody_s_dependencies() -> None:
+def test_the_peers_of_the_quota_benchmark_are_no_dependencies() -> None:
     peers = {"bullmq", "celery"}
     assert peers <= pinned(QUOTA).keys()
     assert not peers & pinned(DEV).keys()
     for name, version in pinned(RUN).items():
         assert pinned(QUOTA).get(name, version) == version
-    assert set(named(project()["dependencies"])) <= pinned(QUOTA).keys()  # the applications' stay out of it
+    # Without the packages of the applications.
+    assert set(named(project()["dependencies"])) <= pinned(QUOTA).keys()
 
 
 def test_every_dependency_is_pinned() -> None:

@@ -1,4 +1,4 @@
-"""What the pages show is what happens: their files are written, their commands run, their output compared."""
+"""Runs the pages: writes their files, runs their commands, and compares their output."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.page_runner import code_blocks, run_page
 from tests.docs.pages import DOCS, ROOT, every_page
-from tests.docs.session import blocks, play
 
 PLAYED = [
     "README.md",
@@ -35,23 +35,23 @@ PLAYED = [
 
 @pytest.mark.parametrize("page", PLAYED)
 def test_the_page_is_what_happens(page: str, tmp_path: Path) -> None:
-    assert play((ROOT / page).read_text(encoding="utf-8"), tmp_path) > 0
+    assert run_page((ROOT / page).read_text(encoding="utf-8"), tmp_path) > 0
 
 
 WITH_PROGRAMS = [path for path in every_page() if path.name != "api.md"]
-"""The page of the API shows signatures, which are no programs."""
+"""The API page has signatures, which are no programs."""
 
 
 @pytest.mark.parametrize("path", WITH_PROGRAMS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_python_block_can_be_read(path: Path) -> None:
-    for language, body in blocks(path.read_text(encoding="utf-8")):
+    for language, body in code_blocks(path.read_text(encoding="utf-8")):
         if language == "python":
             ast.parse(body)
 
 
 @pytest.mark.parametrize("path", sorted((DOCS / "how-to").glob("*.md")), ids=lambda path: path.name)
 def test_every_how_to_page_is_run_by_some_test(path: Path) -> None:
-    """Played here, or read by another test; to be named in one is not enough."""
+    """A page is run here, or read by another test; a mere mention is not enough."""
     read = re.compile(rf'page\("how-to/{path.stem}\.md"\)')
     one_of = re.compile(rf'"{path.stem}".*page\(f"how-to/{{name}}\.md"\)', re.DOTALL)
     tests = [test.read_text(encoding="utf-8") for test in (ROOT / "tests").rglob("*.py")]

@@ -1,4 +1,4 @@
-"""The reference says what the code says: nothing undocumented, nothing invented."""
+"""The reference matches the code: nothing is undocumented, nothing is invented."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ import pytest
 
 from tests.docs.pages import DOCS, ROOT, every_page, first_column, page, rows, section
 from tidemill import errors
-from tidemill.client.options import JobOptions
-from tidemill.client.registry import BatchTaskOptions, TaskOptions
+from tidemill.client.job_options import JobOptions
+from tidemill.client.task_options import BatchTaskOptions, TaskOptions
 from tidemill.core.limits import Charge, Limit, Shape
 from tidemill.core.pools import PoolSettings
-from tidemill.core.queue_options import QueueOptions
-from tidemill.core.queues import QueueSettings
+from tidemill.core.queues import QueueOptions, QueueSettings
 from tidemill.core.retry import Retry
 from tidemill.core.states import TRANSITIONS, State
-from tidemill.core.uniqueness import Unique
+from tidemill.core.unique_keys import Unique
 from tidemill.core.windows import Guards
 from tidemill.tasks.pools import PoolOptions
 from tidemill.worker.options import WorkerOptions
@@ -49,7 +48,7 @@ def test_every_state_is_documented() -> None:
 
 
 def test_the_moves_are_the_transition_table() -> None:
-    """I4: the page is the table."""
+    """I4: the page equals the transition table."""
     documented = {
         (verb, before): set(after.split(", "))
         for verb, before, after in rows(section(page("reference/states.md"), "Moves"))
@@ -98,12 +97,14 @@ def _dataclass_defaults(kind: Any) -> dict[str, Any]:
 
 
 def _worker_defaults() -> dict[str, Any]:
-    """An application fills in the queues (tests/client/test_app.py); processes are the supervisor's."""
+    """Returns the defaults of a worker. The application sets the queues (tests/client/test_app.py), and the
+    supervisor the processes."""
     return _dataclass_defaults(WorkerOptions) | {"queues": _EVERY_QUEUE, "processes": None}
 
 
 def _pool_defaults() -> dict[str, Any]:
-    """As a program writes them: the guards are options of their own, and a classifier is not stored."""
+    """Returns the defaults as a program writes them: the guards are separate options, and a classifier is
+    not stored."""
     stored = _struct_defaults(PoolSettings) | _struct_defaults(Guards) | {"classify": None}
     return {name: stored[name] for name in PoolOptions.__annotations__}
 

@@ -1,4 +1,5 @@
-"""The requirements page: every id once, every test named is there, and none is missing where code is."""
+"""The requirements page: every id is there once, every named test exists, and no requirement with code
+lacks a test."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from tests.docs.pages import ROOT, page, rows
 
 FAMILIES = {"N": 16, "Q": 16, "E": 13, "S": 19, "V": 10, "X": 8}
 APPLICATIONS = {"N": "music", "Q": "feeds", "E": "articles", "S": "feeds", "V": "dubbing"}
-"""Whom the ids of a family are about."""
+"""The subject of each family of ids."""
 PARTS = {
     *("engine", "pools", "flows", "schedules", "web", "deployment", "redis", "rabbitmq", "applications"),
     *("feeds", "podcasts", *APPLICATIONS.values()),
@@ -32,7 +33,7 @@ def test_every_requirement_is_listed_once() -> None:
 
 
 @pytest.mark.parametrize(("requirement", "test"), SHOWN)
-def test_what_is_listed_as_shown_has_a_test(requirement: str, test: str) -> None:
+def test_every_cited_test_exists(requirement: str, test: str) -> None:
     """`tests/x/test_y.py::test_z`, or a whole file."""
     name, _, function = test.strip("`").partition("::")
     path = ROOT / name
@@ -42,7 +43,7 @@ def test_what_is_listed_as_shown_has_a_test(requirement: str, test: str) -> None
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_what_an_application_is_for_is_shown_once_it_is_there(row: list[str]) -> None:
+def test_requirements_of_an_application_cite_its_tests(row: list[str]) -> None:
     requirement, _, where, shown = row
     application = APPLICATIONS.get(requirement[0])
     if application is not None and is_there(application):

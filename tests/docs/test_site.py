@@ -1,4 +1,4 @@
-"""The documentation as a site: built without a warning, and read without a network."""
+"""The documentation site builds without a warning, and works without a network."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Loads(HTMLParser):
-    """What a browser fetches to show the page; a link somebody may follow is not among it."""
+    """Collects the URLs that a browser fetches to show the page; links are left out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,12 +74,12 @@ def test_no_stylesheet_or_drawing_loads_anything_from_another_host(site: Path) -
 
 
 def test_no_page_makes_the_theme_fetch_mermaid(site: Path) -> None:
-    """Its script would come from another host; our drawings are SVG files."""
+    """Mermaid would come from another host; our drawings are SVG files."""
     for page in site.rglob("*.html"):
         assert 'class="mermaid"' not in page.read_text(encoding="utf-8")
 
 
-def test_what_is_looked_for_would_be_found() -> None:
+def test_addresses_of_other_hosts_are_detected() -> None:
     page = '<link rel="stylesheet" href="//a.example/x.css"><script src="https://b.example/y.js"></script>'
     assert [address for address in loads(page) if elsewhere(address)] == [
         "//a.example/x.css",

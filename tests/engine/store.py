@@ -1,4 +1,4 @@
-"""A store that looks up every row it needs, and writes what became of them."""
+"""A store that loads every row that a verb needs, and writes its changes."""
 
 from __future__ import annotations
 
@@ -8,27 +8,17 @@ from typing import Self, TypeVar
 
 from msgspec.structs import replace
 
-from tests.engine.source import RecordsSource
+from tests.engine.row_source import RecordsSource
 from tidemill.clock import Clock, Entropy
-from tidemill.contract.copying import Copies
-from tidemill.contract.jobs import Extended, Reclaimed
-from tidemill.core.changes import Amended, Change
-from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
-from tidemill.core.filters import Filter, checked
-from tidemill.core.job import Group
-from tidemill.core.queues import Inserted
-from tidemill.engine import (
-    amend,
-    claim,
-    copying,
-    extend,
-    insert,
-    plans,
-    reclaim,
-    settle,
-    steps,
-)
-from tidemill.engine.plans import Plan
+from tidemill.contract.copy import StoreCopy
+from tidemill.contract.jobs import ExtendResult, ReclaimResult
+from tidemill.core.claims import ClaimRequest, ClaimResult, Heartbeat, Settlement, SettleResult
+from tidemill.core.filters import Filter, check_filter
+from tidemill.core.jobs import JobGroup
+from tidemill.core.operator_changes import AmendResult, OperatorChange
+from tidemill.core.queues import InsertResult
+from tidemill.engine import claim, copy, insert, leases, queue_changes, read_sets, settle, transaction
+from tidemill.engine.read_sets import ReadSet
 from tidemill.engine.records import Records
 from tidemill.stores.memory import MemoryStore
 
@@ -37,8 +27,8 @@ T = TypeVar("T")
 TRIES = 5
 
 
-class LookingStore(MemoryStore):
-    """Keeps its records as the memory store does, and lets no verb touch them."""
+class PrefetchStore(MemoryStore):
+    """Keeps its records like the memory store, but gives verbs only loaded rows."""
 
     usual = 200
 
@@ -46,12 +36,12 @@ class LookingStore(MemoryStore):
         super().__init__(clock, entropy)
         self.refusals: list[bool] = []
 
-    def another(self) -> Self:
-        other = super().another()
+    def new_handle(self) -> Self:
+        other = super().new_handle()
         other.refusals = self.refusals
         return other
 
-    async def step(self, plan: Plan, verb: Callable[[Records], T], *, repeatable: bool = True) -> T:
+    async def step(self, plan: ReadSet, verb: Callable[[Records], T], *, repeatable: bool = True) -> T:
         shared = self._shared
 
         @asynccontextmanager
@@ -62,35 +52,37 @@ class LookingStore(MemoryStore):
             assert tries < TRIES, "nobody else writes here"
 
         with self.verb() as records:
-            answer, changes = await steps.run(begin, plan, verb, records.entropy, pause)
-        shared.hub.ring(changes.topics)
+            answer, changes = await transaction.run_verb(begin, plan, verb, records.entropy, pause)
+        shared.hub.wake(changes.topics)
         return answer
 
-    async def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
-        return await self.step(plans.insert(groups), lambda records: insert.insert(records, groups))
+    async def insert(self, groups: Sequence[JobGroup]) -> list[list[InsertResult]]:
+        return await self.step(read_sets.insert(groups), lambda records: insert.insert(records, groups))
 
-    async def claim(self, request: ClaimRequest) -> Claims:
-        return await self.step(plans.claim(request), lambda records: claim.claim(records, request))
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
+        return await self.step(read_sets.claim(request), lambda records: claim.claim(records, request))
 
-    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
-        plan = plans.settle(settlements, request)
+    async def settle(
+        self, settlements: Sequence[Settlement], request: ClaimRequest | None = None
+    ) -> SettleResult:
+        plan = read_sets.settle(settlements, request)
         return await self.step(plan, lambda records: settle.settle(records, settlements, request))
 
-    async def extend(self, heartbeat: Heartbeat) -> Extended:
-        return await self.step(plans.extend(heartbeat), lambda records: extend.extend(records, heartbeat))
+    async def extend(self, heartbeat: Heartbeat) -> ExtendResult:
+        return await self.step(read_sets.extend(heartbeat), lambda records: leases.extend(records, heartbeat))
 
-    async def reclaim(self, dead: Sequence[str] = ()) -> Reclaimed:
-        return await self.step(plans.reclaim(dead), lambda records: reclaim.reclaim(records, dead))
+    async def reclaim(self, dead: Sequence[str] = ()) -> ReclaimResult:
+        return await self.step(read_sets.reclaim(dead), lambda records: leases.reclaim(records, dead))
 
-    async def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
-        checked(wanted)
+    async def amend(self, wanted: Filter, change: OperatorChange, limit: int = 1000) -> AmendResult:
+        check_filter(wanted)
         with self.verb() as records:
-            meant = tuple(job.id for job in amend.oldest_first(records, wanted))[:limit]
+            meant = tuple(job.id for job in queue_changes.matching_jobs(records, wanted))[:limit]
         named = replace(wanted, ids=meant)
         return await self.step(
-            plans.amend(meant, change), lambda records: amend.amend(records, named, change, limit)
+            read_sets.amend(meant, change), lambda records: queue_changes.amend(records, named, change, limit)
         )
 
-    async def copy_in(self, copies: Copies) -> None:
-        await self.step(plans.copy_in(copies), lambda records: copying.copy_in(records, copies))
-        await super().copy_in(Copies(arrivals=copies.arrivals, fence=copies.fence))
+    async def copy_in(self, copies: StoreCopy) -> None:
+        await self.step(read_sets.copy_in(copies), lambda records: copy.copy_in(records, copies))
+        await super().copy_in(StoreCopy(arrivals=copies.arrivals, fence=copies.fence))

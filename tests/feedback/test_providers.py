@@ -1,4 +1,4 @@
-"""One 429, many meanings: each provider's refusals, with its own precedence."""
+"""The refusals of each provider: one 429 has many meanings, and each provider its own precedence."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.feedback import shapes
-from tests.feedback.shapes import PER_DAY, PER_MINUTE, TOKENS_PER_MINUTE, gemini_error
-from tidemill.core.refusals import Reason, Refusal
-from tidemill.feedback import Stated, read
+from tests.feedback import fake_responses
+from tests.feedback.fake_responses import PER_DAY, PER_MINUTE, TOKENS_PER_MINUTE, gemini_error
+from tidemill.core.feedback import Reason, Refusal
+from tidemill.feedback import StatedLimit, read_feedback
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC).timestamp()
 
 
 def refusal(status: int | None, body: Any, **headers: str) -> Refusal:
-    found = read(
+    found = read_feedback(
         (status or 0, {name.replace("_", "-"): value for name, value in headers.items()}, body), now=NOW
     )
     assert found.refusal is not None
@@ -99,9 +99,9 @@ def test_gemini_a_wrong_key_is_a_400() -> None:
     assert reason(400, body) is Reason.FORBIDDEN
 
 
-def test_gemini_a_bad_call_is_no_refusal_whatever_it_says() -> None:
+def test_gemini_an_invalid_request_is_no_refusal() -> None:
     body = {"error": {"code": 400, "message": "quota must be per day", "status": "INVALID_ARGUMENT"}}
-    assert read((400, {}, body), now=NOW).refusal is None
+    assert read_feedback((400, {}, body), now=NOW).refusal is None
 
 
 # OpenAI
@@ -122,8 +122,8 @@ def test_openai_a_minute() -> None:
 
 def test_openai_the_unit_is_in_the_type_or_the_words() -> None:
     assert refusal(429, openai("rate_limit_exceeded", kind="tokens")).unit == "tokens"
-    said = "Rate limit reached on tokens per min (TPM): Limit 30000"
-    assert refusal(429, openai("rate_limit_exceeded", said, kind="")).unit == "tokens"
+    message = "Rate limit reached on tokens per min (TPM): Limit 30000"
+    assert refusal(429, openai("rate_limit_exceeded", message, kind="")).unit == "tokens"
 
 
 @pytest.mark.parametrize(
@@ -147,9 +147,9 @@ def test_openai_asks_for_less_speed() -> None:
     assert not refusal(503, openai("server_overloaded")).slow
 
 
-def test_openai_a_call_that_never_fits_has_the_code_of_one_that_waits() -> None:
-    said = "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 38000."
-    assert reason(429, openai("rate_limit_exceeded", said, "tokens")) is Reason.TOO_LARGE
+def test_openai_a_too_large_call_is_recognised_by_its_message() -> None:
+    message = "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 38000."
+    assert reason(429, openai("rate_limit_exceeded", message, "tokens")) is Reason.TOO_LARGE
 
 
 @pytest.mark.parametrize(
@@ -159,19 +159,19 @@ def test_openai_a_call_that_never_fits_has_the_code_of_one_that_waits() -> None:
         ("200", "150", "6h0m0s", 86_400),
         ("60", "59", "1s", 60),
         ("150000", "149984", "6ms", 60),
-        ("60", "60", "0s", None),  # nothing used: nothing to tell it by
-        ("60", "59", "20ms", None),  # rounded away
+        ("60", "60", "0s", None),  # nothing used, so the window is unknown
+        ("60", "59", "20ms", None),  # lost by rounding
         ("60", "70", "1s", None),
         ("many", "0", "1s", None),
     ],
 )
-def test_openai_tells_the_daily_header_by_its_arithmetic(
+def test_openai_a_daily_limit_is_recognised_by_its_reset_time(
     limit: str, remaining: str, reset: str, window: float | None
 ) -> None:
     names = ("limit", "remaining", "reset")
     given = zip(names, (limit, remaining, reset), strict=True)
     headers = {f"x-ratelimit-{name}-requests": value for name, value in given}
-    (stated,) = read((200, headers, {}), now=NOW).stated
+    (stated,) = read_feedback((200, headers, {}), now=NOW).stated
     assert stated.unit == "requests"
     assert stated.window == window
 
@@ -184,8 +184,10 @@ def anthropic(kind: str, message: str = "no") -> dict[str, Any]:
 
 
 def test_anthropic_with_a_hint_it_is_a_minute() -> None:
-    said = "This request would exceed the rate limit for your organization of 40,000 input tokens per minute"
-    found = refusal(429, anthropic("rate_limit_error", said), retry_after="13")
+    message = (
+        "This request would exceed the rate limit for your organization of 40,000 input tokens per minute"
+    )
+    found = refusal(429, anthropic("rate_limit_error", message), retry_after="13")
     assert (found.reason, found.unit, found.retry_after) == (Reason.RATE, "input_tokens", 13)
 
 
@@ -201,12 +203,12 @@ def test_anthropic_an_empty_limit_is_no_spending_cap() -> None:
         "anthropic-ratelimit-output-tokens-remaining": "0",
         "anthropic-ratelimit-output-tokens-reset": "2026-11-16T12:00:30Z",
     }
-    found = read((429, headers, anthropic("rate_limit_error")), now=NOW)
+    found = read_feedback((429, headers, anthropic("rate_limit_error")), now=NOW)
     assert found.refusal is not None
     assert (found.refusal.reason, found.refusal.unit) == (Reason.RATE, "output_tokens")
     assert found.refusal.resets_at == NOW + 30
     assert found.stated == (
-        Stated(unit="output_tokens", window=60, limit=8000, remaining=0, resets_at=NOW + 30),
+        StatedLimit(unit="output_tokens", window=60, limit=8000, remaining=0, resets_at=NOW + 30),
     )
 
 
@@ -216,17 +218,19 @@ def test_anthropic_inside_a_stream_there_are_no_headers_to_miss() -> None:
 
 def test_anthropic_is_known_by_its_headers_when_the_body_was_not_received() -> None:
     limit = {"anthropic-ratelimit-requests-limit": "50"}
-    found = read(shapes.aiohttp_status_error(429, limit), now=NOW).refusal
+    found = read_feedback(fake_responses.aiohttp_status_error(429, limit), now=NOW).refusal
     assert found is not None
     assert found.reason is Reason.SPENDING
-    hinted = read(shapes.aiohttp_status_error(429, {**limit, "Retry-After": "9"}), now=NOW).refusal
+    hinted = read_feedback(
+        fake_responses.aiohttp_status_error(429, {**limit, "Retry-After": "9"}), now=NOW
+    ).refusal
     assert hinted is not None
     assert (hinted.reason, hinted.retry_after) == (Reason.RATE, 9)
 
 
 def test_anthropic_sharp_growth_asks_for_a_ramp() -> None:
-    said = "This request would exceed the acceleration limit; increase usage gradually"
-    found = refusal(429, anthropic("rate_limit_error", said), retry_after="5")
+    message = "This request would exceed the acceleration limit; increase usage gradually"
+    found = refusal(429, anthropic("rate_limit_error", message), retry_after="5")
     assert (found.reason, found.slow) == (Reason.RATE, True)
 
 
@@ -247,13 +251,13 @@ def test_anthropic_types(status: int, kind: str, message: str, expected: Reason)
 
 
 def test_anthropic_too_many_connections_are_too_many_at_once() -> None:
-    said = "Number of concurrent connections has exceeded your rate limit"
-    assert reason(429, anthropic("rate_limit_error", said), request_id="r") is Reason.CONCURRENCY
+    message = "Number of concurrent connections has exceeded your rate limit"
+    assert reason(429, anthropic("rate_limit_error", message), request_id="r") is Reason.CONCURRENCY
 
 
 def test_anthropic_a_bad_call_is_no_refusal() -> None:
     body = anthropic("invalid_request_error", "max_tokens: must be below the rate limit")
-    assert read((400, {}, body), now=NOW).refusal is None
+    assert read_feedback((400, {}, body), now=NOW).refusal is None
 
 
 # GLM
@@ -277,7 +281,7 @@ def test_anthropic_a_bad_call_is_no_refusal() -> None:
 def test_glm_the_code_counts_and_not_the_text(code: str, expected: Reason) -> None:
     body = {"error": {"code": code, "message": "INSUFFICIENT QUOTA: daily limit, retry in 5 s"}}
     assert reason(429, body) is expected
-    through_openai = read(shapes.openai_error(429, {}, body), now=NOW).refusal
+    through_openai = read_feedback(fake_responses.openai_error(429, {}, body), now=NOW).refusal
     assert through_openai is not None
     assert through_openai.reason is expected
     assert reason(429, {"error": {"code": int(code), "message": ""}}) is expected
@@ -304,7 +308,7 @@ def test_glm_a_reset_that_cannot_be_read_escalates(text: str) -> None:
 
 
 def test_glm_blocked_content_is_the_jobs_own_trouble() -> None:
-    assert read((429, {}, {"error": {"code": "1301", "message": "quota"}}), now=NOW).refusal is None
+    assert read_feedback((429, {}, {"error": {"code": "1301", "message": "quota"}}), now=NOW).refusal is None
 
 
 # ElevenLabs
@@ -330,8 +334,8 @@ def test_elevenlabs_says_how_many_at_once_and_what_it_cost() -> None:
         "maximum-concurrent-requests": "5",
         "character-cost": "120",
     }
-    found = read((200, headers, b"ID3 some sound"), now=NOW)
-    assert found.stated == (Stated(unit="concurrent", window=0, limit=5, remaining=2),)
+    found = read_feedback((200, headers, b"ID3 some sound"), now=NOW)
+    assert found.stated == (StatedLimit(unit="concurrent", window=0, limit=5, remaining=2),)
     assert found.usage == {"characters": 120}
 
 
@@ -363,9 +367,9 @@ NO_WAIT_HELPS = {"gemini's key", "gemini's plan"}
 @pytest.mark.parametrize("name", sorted(WORDS))
 def test_a_refusal_has_the_status_the_text_and_the_hint(name: str, status: int) -> None:
     body = WORDS[name]
-    said = body["detail"]["message"] if "detail" in body else body["error"]["message"]
+    message = body["detail"]["message"] if "detail" in body else body["error"]["message"]
     found = refusal(status, body, retry_after="17")
-    assert (found.status, found.text) == (status, said)
+    assert (found.status, found.text) == (status, message)
     assert found.retry_after == (None if name in NO_WAIT_HELPS else 17)
 
 
@@ -388,17 +392,17 @@ def test_a_day_in_words_goes_before_a_long_hint_which_stays() -> None:
 
 
 def test_anthropic_a_limit_that_is_not_empty_is_no_reason() -> None:
-    """One that has units left is not the short one, and one without a reset says nothing of the wait."""
+    """A limit with units left was not the reason, and a limit without a reset gives no wait."""
     headers = {
         "anthropic-ratelimit-requests-remaining": "5",
         "anthropic-ratelimit-requests-reset": "2026-11-16T12:05:00Z",
         "anthropic-ratelimit-output-tokens-remaining": "0",
         "anthropic-ratelimit-output-tokens-reset": "2026-11-16T12:00:30Z",
     }
-    found = read((429, headers, anthropic("rate_limit_error")), now=NOW).refusal
+    found = read_feedback((429, headers, anthropic("rate_limit_error")), now=NOW).refusal
     assert found is not None
     assert (found.reason, found.unit, found.resets_at) == (Reason.RATE, "output_tokens", NOW + 30)
     unsaid = {"anthropic-ratelimit-requests-remaining": "0"}
-    found = read((429, unsaid, anthropic("rate_limit_error")), now=NOW).refusal
+    found = read_feedback((429, unsaid, anthropic("rate_limit_error")), now=NOW).refusal
     assert found is not None
     assert found.reason is Reason.SPENDING

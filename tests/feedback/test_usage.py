@@ -1,4 +1,4 @@
-"""What a call cost, in each provider's block."""
+"""The usage of a call, in each provider's format."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidemill.feedback import read
+from tidemill.feedback import read_feedback
 
 NOW = 1_800_000_000.0
 
@@ -76,5 +76,5 @@ NOW = 1_800_000_000.0
     ],
 )
 def test_usage(body: dict[str, Any], usage: dict[str, float] | None) -> None:
-    assert read((200, {}, body), now=NOW).usage == usage
-    assert read(body, now=NOW).usage == usage
+    assert read_feedback((200, {}, body), now=NOW).usage == usage
+    assert read_feedback(body, now=NOW).usage == usage

@@ -1,4 +1,4 @@
-"""An application with a few steps to build flows of."""
+"""An application with a few tasks for flows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.flows.support import Studio
 from tidemill import Tidemill, testing
-from tidemill.testing.kits import AsyncKit
+from tidemill.testing.kit import AsyncKit
 
 
 @pytest.fixture

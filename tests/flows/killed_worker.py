@@ -1,4 +1,4 @@
-"""A worker whose steps append what they did to a file, until it is killed."""
+"""A worker whose steps append a line to a file, until it is killed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 import os
 from pathlib import Path
 
-from tidemill import Context, Failure, GiveUp, Retention, Tidemill
+from tidemill import Context, GiveUp, Retention, StepFailure, Tidemill
 
 app = Tidemill(os.environ["TIDEMILL_URL"])
-# A killed worker is nobody's poison; and whoever prunes early shows.
+# Killed workers must not poison jobs, and early pruning must show up.
 app.queue("default", crash_limit=50, keep_done=Retention(age=0), keep_failed=Retention(age=0))
 witness = Path(os.environ["WITNESS"])
 mended = witness.with_name("mended")
@@ -44,7 +44,7 @@ async def brittle(ctx: Context, number: int) -> int:
 
 
 @app.task(name="instead")
-async def instead(ctx: Context, failure: Failure) -> int:
+async def instead(ctx: Context, failure: StepFailure) -> int:
     note(ctx)
     return -int(failure.arguments["number"])
 

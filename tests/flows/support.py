@@ -1,23 +1,23 @@
-"""Tasks that write down what they were called with, and fail on demand."""
+"""Tasks that record their arguments and fail on demand."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tidemill import Context, Failure, FlowHandle, GiveUp, Retry, Tidemill
-from tidemill.core.claims import ClaimRequest, Share
-from tidemill.core.graph_state import FlowState
+from tidemill import Context, FlowHandle, GiveUp, Retry, StepFailure, Tidemill
+from tidemill.core.claims import ClaimRequest, QueueShare
+from tidemill.core.flow_progress import FlowState
 
 ONCE = Retry(attempts=1)
 
 
 class Studio:
-    """`ran` is what happened, in order; a line, or a step, in `broken` fails until it is mended."""
+    """`ran` lists the calls in order. A line or step in `broken` fails until it is removed."""
 
     def __init__(self, app: Tidemill) -> None:
         self.ran: list[str] = []
         self.broken: set[str] = set()
-        self.told: list[Any] = []
+        self.received: list[Any] = []
         task = app.task(queue="studio", retry=ONCE)
 
         def begin(name: str) -> None:
@@ -38,7 +38,7 @@ class Studio:
         @task
         async def speak(ctx: Context, line: str, voice: str = "anna") -> str:
             begin(f"speak {line}")
-            self.told.append(ctx.flow)
+            self.received.append(ctx.flow)
             return f"{voice} says {line}"
 
         @task
@@ -49,12 +49,12 @@ class Studio:
         @task
         async def notify(text: str | None = None) -> None:
             begin("notify")
-            self.told.append(text)
+            self.received.append(text)
 
         @task
-        async def silence(failure: Failure) -> str:
+        async def silence(failure: StepFailure) -> str:
             begin(f"silence {failure.step} {failure.index}")
-            self.told.append(failure)
+            self.received.append(failure)
             return "…"
 
         self.extract, self.transcribe, self.speak = extract, transcribe, speak
@@ -62,7 +62,7 @@ class Studio:
 
 
 async def dub(app: Tidemill, studio: Studio, **options: object) -> FlowHandle:
-    """extract, transcribe, a job for each of three lines, mux."""
+    """Starts a flow: extract, transcribe, one job for each of three lines, mux."""
     flow = app.flow("dub", key="v", **options)  # type: ignore[arg-type]
     lines = flow.add(studio.transcribe, audio=flow.add(studio.extract, video="v"))
     flow.add(studio.mux, video="v", speech=flow.map(studio.speak, line=lines))
@@ -74,4 +74,4 @@ async def state(handle: FlowHandle) -> FlowState:
 
 
 def claim_of(queue: str) -> ClaimRequest:
-    return ClaimRequest(worker="w", number=1, shares=(Share(queue, 1),), limit=1, lease=30)
+    return ClaimRequest(worker="w", number=1, shares=(QueueShare(queue, 1),), limit=1, lease=30)

@@ -1,4 +1,4 @@
-"""Workers that are killed for real, on every store: every flow ends, no step commits twice (I17, I18)."""
+"""Real worker processes are killed, on every store: every flow ends, no step commits twice (I17, I18)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.quotas.processes import Processes
+from tests.quotas.worker_processes import WorkerProcesses
 from tidemill import Filter, FlowState, State, Tidemill
-from tidemill.contract.wakeups import agenda_topic
-from tidemill.core.courses import Kind
+from tidemill.contract.coordination import worklist_topic
+from tidemill.core.documents import DocumentKind
 
 FLOWS = int(os.environ.get("TIDEMILL_KILLED_FLOWS", "12"))
 PARTS = 6
@@ -34,7 +34,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 async def test_i17_killed_workers_leave_no_flow_behind(url: str, tmp_path: Path) -> None:
     witness = tmp_path / "witness.txt"
     environment = {"TIDEMILL_URL": url, "WITNESS": str(witness)}
-    processes = Processes("tests.flows.killed_worker", environment, tmp_path / "output.txt")
+    processes = WorkerProcesses("tests.flows.killed_worker", environment, tmp_path / "output.txt")
     app, chance = application(url, witness), random.Random(7)
     try:
         async with app:
@@ -43,9 +43,9 @@ async def test_i17_killed_workers_leave_no_flow_behind(url: str, tmp_path: Path)
                 await send(app, number)
             await send_brittle(app)
             for kill in range(FLOWS // 2):
-                await gone_on(app, witness)
+                await wait_for_progress(app, witness)
                 if kill == FLOWS // 4:
-                    await mend(app, witness)
+                    await retry_failed(app, witness)
                 await asyncio.sleep(chance.random() / 20)  # anywhere in what comes of it
                 await processes.kill(chance.randrange(2))
                 await processes.start()
@@ -68,7 +68,8 @@ async def test_i17_killed_workers_leave_no_flow_behind(url: str, tmp_path: Path)
 
 
 async def commits(app: Tidemill) -> Counter[str]:
-    """What was settled, as the store counts it in the very step: a second commit would be one more."""
+    """Counts the settled jobs, as the store counts them in the same transaction: a second commit would add
+    one."""
     minutes = await app.inspect.history("default", 0)
     counted = Counter(done=sum(one.done for one in minutes), failed=sum(one.failed for one in minutes))
     assert sum(one.cancelled for one in minutes) == 0
@@ -83,23 +84,23 @@ async def send_brittle(app: Tidemill) -> None:
     await flow.enqueue()
 
 
-async def mend(app: Tidemill, witness: Path) -> None:
-    """What has failed is retried by hand, while workers are killed."""
+async def retry_failed(app: Tidemill, witness: Path) -> None:
+    """Retries failed jobs by hand while workers are killed."""
     while (await app.inspect.flow(BRITTLE)).state is not FlowState.FAILED:
         await woken(app)
     witness.with_name("mended").touch()
     assert await app.inspect.retry_flow(BRITTLE)
 
 
-async def gone_on(app: Tidemill, witness: Path) -> None:
-    """Some step has run since, or all have."""
+async def wait_for_progress(app: Tidemill, witness: Path) -> None:
+    """Waits until another step has run, or all have."""
     before = lines(witness)
     while lines(witness) == before and await running(app):
         await woken(app)
 
 
 async def woken(app: Tidemill) -> None:
-    listener = app.store.listen([agenda_topic(Kind.FLOW)])
+    listener = app.store.listen([worklist_topic(DocumentKind.FLOW)])
     listener.arm()
     await listener.wait(0.1)
     listener.close()
@@ -131,5 +132,5 @@ async def send(app: Tidemill, number: int) -> None:
 
 
 async def running(app: Tidemill) -> int:
-    counts = await app.store.course_counts(Kind.FLOW)
+    counts = await app.store.document_counts(DocumentKind.FLOW)
     return counts.get("running", 0) + counts.get("failing", 0)

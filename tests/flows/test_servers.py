@@ -1,4 +1,4 @@
-"""Flows of an application, on a real server, by its workers (I17, V10)."""
+"""Flows of an application on a real server, run by its workers (I17, V10)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tidemill import Tidemill
 from tidemill.contract.store import Store
-from tidemill.core.courses import Kind
+from tidemill.core.documents import DocumentKind
 from tidemill.stores.postgres import PostgresStore
 from tidemill.stores.redis import RedisStore
 
@@ -19,7 +19,7 @@ WIDTH = 60
 
 
 class Program:
-    """An application and what its steps were called with."""
+    """An application and the arguments of its steps."""
 
     def __init__(self, store: Store, ran: Counter[str]) -> None:
         self.app = Tidemill(store=store)
@@ -66,7 +66,7 @@ def store(request: pytest.FixtureRequest) -> Store:
 
 
 async def test_i17_a_fan_out_by_two_workers_runs_every_step_once(store: Store, ran: Counter[str]) -> None:
-    one, other = Program(store, ran), Program(store.another(), ran)
+    one, other = Program(store, ran), Program(store.new_handle(), ran)
     async with one.working(), other.working():
         flow = one.app.flow("sums", key="a")
         numbers = flow.add(one.count, to=WIDTH)
@@ -76,6 +76,6 @@ async def test_i17_a_fan_out_by_two_workers_runs_every_step_once(store: Store, r
         assert (await flow.enqueue()).existing
     assert (len(ran), set(ran.values())) == (WIDTH + 2, {1})
     await store.open()
-    assert (await store.agenda(Kind.FLOW)).stirred == ()
+    assert (await store.worklist(DocumentKind.FLOW)).work_items == ()
     assert await store.check() == ()
     await store.close()

@@ -1,1 +1,1 @@
-"""Forecasts against what really happens: a worker in virtual time."""
+"""Forecasts compared with what a worker really does, in virtual time."""

@@ -1,4 +1,4 @@
-"""A plan, and then the same jobs in the hands of real workers, in virtual time."""
+"""A plan, and then the same jobs on real workers, in virtual time."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from tidemill import Task, Tidemill
 from tidemill.inspect.plan import Plan
 from tidemill.stores.memory import MemoryStore
-from tidemill.testing.manual import SeededEntropy
-from tidemill.testing.virtual import START, VirtualClock, run_virtual
+from tidemill.testing.clocks import SeededEntropy, VirtualClock
+from tidemill.testing.virtual_loop import START_TIME, run_virtual
 
 PATIENCE = 60 * 86_400.0
 
 
 class Bench:
-    """`starts` and `ends` are wall times, by the number a job was given."""
+    """`starts` and `ends` are wall times by job number."""
 
     def __init__(self, clock: VirtualClock, concurrency: int = 100) -> None:
         entropy = SeededEntropy(3)
@@ -60,7 +60,7 @@ class Bench:
         await self.app.enqueue_many(chosen.job(number) for number in numbers)
 
     async def done(self, numbers: range) -> float:
-        """The wall time when the last of them ended."""
+        """Returns the wall time when the last of them ended."""
         self._all.clear()
         self._wanted = set(numbers) - self.ends.keys()
         if self._wanted:
@@ -71,7 +71,7 @@ class Bench:
 Scenario = Callable[[Bench], Coroutine[Any, Any, None]]
 
 
-def virtually(scenario: Scenario, *, start: float = START, slots: int = 100) -> None:
+def virtually(scenario: Scenario, *, start: float = START_TIME, slots: int = 100) -> None:
     async def run() -> None:
         bench = Bench(VirtualClock(), slots)
         async with bench.app:
@@ -82,7 +82,7 @@ def virtually(scenario: Scenario, *, start: float = START, slots: int = 100) -> 
 
 
 def close_to(plan: Plan, done: float) -> None:
-    """Within a tenth of what it took."""
+    """Fails unless the plan is within a tenth of the real duration."""
     assert plan.done_at is not None
     took = done - plan.now
     assert abs(plan.done_at - done) <= 0.1 * took + 0.5, f"planned {plan.seconds}, took {took}; {plan}"

@@ -1,4 +1,4 @@
-"""N7: calls that jobs share count as calls."""
+"""N7: jobs that share a call count as one call."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from tests.forecast.bench import Bench, close_to, virtually
-from tidemill import Failed, Limit
-from tidemill.inspect.causes import Code
+from tidemill import FailedItem, Limit
+from tidemill.inspect.causes import CauseCode
 
 
 def embedding(bench: Bench, **options: Any) -> Any:
     @bench.app.batch_task(name="embed", **options)
-    async def embed(numbers: list[int]) -> list[int | Failed]:
+    async def embed(numbers: list[int]) -> list[int | FailedItem]:
         for number in numbers:
             await bench.ran(number)
         return list(numbers)
@@ -37,7 +37,7 @@ def test_a_call_takes_many_jobs(count: int) -> None:
     virtually(scenario)
 
 
-def test_what_the_items_cost_bounds_a_call_too() -> None:
+def test_the_cost_of_items_bounds_a_call_too() -> None:
     async def scenario(bench: Bench) -> None:
         pool = bench.app.pool("api", Limit.requests(10, per="minute"), Limit.tokens(1_000, per="minute"))
         task = embedding(bench, pool=pool, max_items=50, max_units={"tokens": 500}, item_cost={"tokens": 50})
@@ -51,7 +51,7 @@ def test_what_the_items_cost_bounds_a_call_too() -> None:
     virtually(scenario)
 
 
-def test_a_job_that_waits_for_company_says_so() -> None:
+def test_a_job_that_waits_for_its_batch_says_so() -> None:
     async def scenario(bench: Bench) -> None:
         pool = bench.app.pool("api", Limit.requests(3, per="minute"))
         task = embedding(bench, pool=pool, max_items=20, linger=90.0)
@@ -60,7 +60,7 @@ def test_a_job_that_waits_for_company_says_so() -> None:
         job = await task.enqueue(7)
         await asyncio.sleep(2)
         it = await bench.app.explain(job.id)
-        assert [cause.code for cause in it.causes] == [Code.UNRIPE], it.sentence
+        assert [cause.code for cause in it.causes] == [CauseCode.BATCH_WAIT], it.sentence
         assert "share a call with, up to 20" in it.sentence
         await bench.done(range(7, 8))
         assert it.starts_at == pytest.approx(bench.ends[7], abs=1.5)

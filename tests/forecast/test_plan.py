@@ -9,7 +9,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.forecast.bench import Bench, close_to, virtually
-from tidemill import Day, Limit
+from tidemill import Day, Limit, Tidemill
+from tidemill.inspect.forecast_inputs import FindPool, StoreSnapshot
 
 LA = "America/Los_Angeles"
 MINUTE = 60.0
@@ -26,7 +27,7 @@ LIMITS = {
     "hours": (Limit.requests(5, per="second"), Limit.requests(500, per="hour")),
 }
 COSTS = {"calls of 3 in 10": {"tokens": 3}}
-"""Of the tasks; those that are not here cost what every call does."""
+"""The cost of the tasks; tasks that are not listed cost one request."""
 
 
 @pytest.mark.parametrize("count", [1, 7, 45, 230])
@@ -46,8 +47,8 @@ def test_each_shape_alone_and_together(name: str, count: int) -> None:
 
 @pytest.mark.parametrize("before", [3, 9, 10, 25])
 @pytest.mark.parametrize("name", ["rolling", "bucket", "paced", "two windows", "calls of 3 in 10", "at once"])
-def test_from_what_is_used_already(name: str, before: int) -> None:
-    """Some run, some are done, some wait: what they took counts, and what waits comes first."""
+def test_used_units_and_waiting_jobs_count(name: str, before: int) -> None:
+    """Some jobs run, some are done, some wait: used units count, and waiting jobs come first."""
 
     async def scenario(bench: Bench) -> None:
         pool = bench.app.pool("api", *LIMITS[name])
@@ -63,8 +64,8 @@ def test_from_what_is_used_already(name: str, before: int) -> None:
 
 
 def test_days_across_the_change_of_clocks() -> None:
-    """From the day the clocks go back in Los Angeles on: it has 25 hours. Nobody works while the day's quota
-    is gone, which changes nothing and is quicker to simulate."""
+    """Starts on the day when the clocks go back in Los Angeles, which has 25 hours. No worker runs while
+    the day's quota is used up, which changes nothing and is faster to simulate."""
     start = datetime(2026, 11, 1, 0, 10, tzinfo=ZoneInfo(LA)).timestamp()
     turn = datetime(2026, 11, 2, tzinfo=ZoneInfo(LA)).timestamp()
 
@@ -94,8 +95,8 @@ def test_days_across_the_change_of_clocks() -> None:
     virtually(scenario, start=start)
 
 
-def test_months_are_walked_period_by_period() -> None:
-    """Two years of a quota are planned in the time of a blink, whatever the number of jobs."""
+def test_months_are_simulated_period_by_period() -> None:
+    """Two years of a quota are planned in an instant, for any number of jobs."""
 
     async def scenario(bench: Bench) -> None:
         pool = bench.app.pool("api", Limit.requests(10, per="minute"), Limit.requests(250, per=Day(LA)))
@@ -112,3 +113,34 @@ def test_months_are_walked_period_by_period() -> None:
         assert days[1_000_000_000] == pytest.approx(4_000_000, rel=0.01)
 
     virtually(scenario)
+
+
+async def test_the_cost_of_a_plan_is_linear_in_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+    known = StoreSnapshot.known
+
+    def counting(situation: StoreSnapshot) -> FindPool:
+        knows = known(situation)
+
+        def counted(place: tuple[str, str | None]) -> object:
+            nonlocal calls
+            calls += 1
+            return knows(place)
+
+        return counted  # type: ignore[return-value]
+
+    monkeypatch.setattr(StoreSnapshot, "known", counting)
+    app = Tidemill("memory://")
+    site = app.pool("site", Limit.requests(1, per="second"), keyed=True)
+
+    @app.task(queue="feeds", pool=site.by(lambda feed: feed))
+    async def refresh(feed: str) -> None: ...
+
+    costs = []
+    async with app:
+        for keys in (50, 100):
+            calls = 0
+            plan = await app.plan([refresh.job(f"{number}.example") for number in range(keys)])
+            assert len(plan.limits) == keys
+            costs.append(calls)
+    assert costs[1] < 2.5 * costs[0]

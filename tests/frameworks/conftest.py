@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The Django project, set up with files of its own and its tables made."""
+    """Sets up the Django project with temporary files and creates its tables."""
     home = tmp_path_factory.mktemp("mysite")
     os.environ["MYSITE_HOME"] = str(home)
     os.environ["DJANGO_SETTINGS_MODULE"] = "tests.frameworks.mysite.settings"

@@ -1,4 +1,4 @@
-"""Django, a real project with SQLite: commits, connections and the worker of manage.py."""
+"""Django in a real project with SQLite: transactions, connections and `manage.py tidemill_worker`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_outside_of_a_transaction_it_is_enqueued_at_once_with_its_options() -> N
         assert kit.job(job).priority == 1
 
 
-def test_a_wrong_argument_is_told_inside_the_transaction() -> None:
+def test_a_wrong_argument_raises_inside_the_transaction() -> None:
     from django.db import transaction
 
     from tests.frameworks.mysite.orders.jobs import pay
@@ -72,7 +72,7 @@ def test_a_wrong_argument_is_told_inside_the_transaction() -> None:
 
 
 async def test_handlers_get_fresh_connections_on_their_own_threads() -> None:
-    """CONN_MAX_AGE is 0: a connection is closed when the attempt is over."""
+    """CONN_MAX_AGE is 0, so each connection is closed after the attempt."""
     from tests.frameworks.mysite.orders import jobs
     from tests.frameworks.mysite.orders.models import Order
 

@@ -1,4 +1,4 @@
-"""Django's task API on Tidemill, as its documentation describes it."""
+"""Django's task API on Tidemill behaves as Django's documentation describes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tidemill import Filter, GiveUp, State, testing
-from tidemill.testing import START, Kit
+from tidemill.testing import START_TIME, Kit
 
 PATH = "tests.frameworks.mysite.orders.tasks"
 
@@ -32,7 +32,7 @@ def test_a_task_is_enqueued_run_and_its_result_read(kit: Kit) -> None:
     result: Any = add.enqueue(40, b=2)
     assert result.status == TaskResultStatus.READY
     assert (result.args, result.kwargs, result.backend) == ([40], {"b": 2}, "default")
-    assert result.enqueued_at == datetime.fromtimestamp(START, UTC)
+    assert result.enqueued_at == datetime.fromtimestamp(START_TIME, UTC)
     with pytest.raises(ValueError, match="not finished"):
         result.return_value  # noqa: B018 - raises
     kit.run_until_idle()
@@ -108,7 +108,7 @@ def test_a_task_that_takes_its_context_gets_it(kit: Kit) -> None:
 def test_run_after_is_waited_for(kit: Kit) -> None:
     from tests.frameworks.mysite.orders.tasks import add
 
-    when = datetime.fromtimestamp(START, UTC) + timedelta(hours=1)
+    when = datetime.fromtimestamp(START_TIME, UTC) + timedelta(hours=1)
     result = add.using(run_after=when).enqueue(1)
     kit.run_for(3599)
     assert not add.get_result(result.id).is_finished
@@ -118,7 +118,7 @@ def test_run_after_is_waited_for(kit: Kit) -> None:
 
 
 def test_a_larger_priority_runs_first_and_the_defaults_are_alike(kit: Kit) -> None:
-    """Django: larger is more urgent. Tidemill: smaller is."""
+    """In Django larger is more urgent, in Tidemill smaller is."""
     from tests.frameworks.mysite.orders.jobs import pay
     from tests.frameworks.mysite.orders.tasks import add
 
@@ -166,10 +166,10 @@ def test_an_unknown_result_does_not_exist(kit: Kit) -> None:
 def test_only_what_is_decorated_is_run(kit: Kit, path: str) -> None:
     from tests.frameworks.mysite.orders.jobs import app
     from tidemill.client.task import Task
-    from tidemill.frameworks.django_tasks.results import Call
+    from tidemill.frameworks.django_tasks.results import DjangoTaskCall
 
-    runner: Task[[Call], Any] = Task(app.client, app.tasks["django:default"])
-    job = runner.enqueue_sync(Call(path, [], {}))
+    runner: Task[[DjangoTaskCall], Any] = Task(app.client, app.tasks["django:default"])
+    job = runner.enqueue_sync(DjangoTaskCall(path, [], {}))
     kit.run_until_idle(check=False)
     record = kit.job(job)
     assert record.state is State.FAILED
@@ -193,43 +193,43 @@ def test_a_cancelled_task_is_failed_and_says_so(kit: Kit) -> None:
     assert "not wanted" in error.traceback
 
 
-class Heard(list[tuple[str, str]]):
-    """The signals there were, and the result the last one came with."""
+class SentSignals(list[tuple[str, str]]):
+    """The signals received, and the result that came with the last one."""
 
     last: Any = None
 
 
 @pytest.fixture
-def heard(kit: Kit) -> Iterator[Heard]:
+def signals_sent(kit: Kit) -> Iterator[SentSignals]:
     from tests.frameworks.mysite.api import signals
     from tidemill.frameworks.django_tasks import TidemillBackend
 
-    heard = Heard()
+    signals_sent = SentSignals()
 
     def hear(name: str) -> Any:
         def listen(sender: type, task_result: Any, **_: Any) -> None:
             assert issubclass(sender, TidemillBackend)
-            heard.append((name, task_result.status))
-            heard.last = task_result
+            signals_sent.append((name, task_result.status))
+            signals_sent.last = task_result
 
         return listen
 
     listeners = {name: hear(name) for name in ("task_enqueued", "task_started", "task_finished")}
     for name, listener in listeners.items():
         getattr(signals, name).connect(listener)
-    yield heard
+    yield signals_sent
     for name, listener in listeners.items():
         getattr(signals, name).disconnect(listener)
 
 
-def test_signals_tell_of_every_step(kit: Kit, heard: Heard) -> None:
+def test_signals_tell_of_every_step(kit: Kit, signals_sent: SentSignals) -> None:
     from tests.frameworks.mysite.orders.tasks import add, decline
 
     add.enqueue(1)
     kit.run_until_idle()
     decline.enqueue(7)
     kit.run_until_idle(check=False)
-    assert heard == [
+    assert signals_sent == [
         ("task_enqueued", "READY"),
         ("task_started", "RUNNING"),
         ("task_finished", "SUCCESSFUL"),
@@ -250,36 +250,36 @@ def test_signals_tell_of_every_step(kit: Kit, heard: Heard) -> None:
     ],
 )
 def test_the_last_signal_is_what_is_stored(
-    kit: Kit, heard: Heard, name: str, error: type[BaseException]
+    kit: Kit, signals_sent: SentSignals, name: str, error: type[BaseException]
 ) -> None:
     from tests.frameworks.mysite.orders import tasks
 
     result = getattr(tasks, name).enqueue()
     kit.run_until_idle(check=False)
     result.refresh()
-    assert heard[1:] == [("task_started", "RUNNING"), ("task_finished", "FAILED")]
-    assert heard.last.status == result.status
-    assert [told.exception_class for told in result.errors] == [error]
-    assert [told.exception_class for told in heard.last.errors] == [error]
+    assert signals_sent[1:] == [("task_started", "RUNNING"), ("task_finished", "FAILED")]
+    assert signals_sent.last.status == result.status
+    assert [stored.exception_class for stored in result.errors] == [error]
+    assert [stored.exception_class for stored in signals_sent.last.errors] == [error]
 
 
-def test_an_attempt_that_will_be_repeated_has_not_finished(kit: Kit, heard: Heard) -> None:
-    """`on` and `give_up_on` are asked about what the task raised."""
+def test_an_attempt_that_will_be_repeated_has_not_finished(kit: Kit, signals_sent: SentSignals) -> None:
+    """`on` and `give_up_on` are checked with the exception that the task raised."""
     from tests.frameworks.mysite.orders.tasks import unreachable
 
     result = unreachable.enqueue()
     kit.run_until_idle()
-    assert heard[1:] == [("task_started", "RUNNING")]
+    assert signals_sent[1:] == [("task_started", "RUNNING")]
     kit.run_for(60, check=False)
-    assert heard[2:] == [("task_started", "RUNNING"), ("task_finished", "FAILED")]
+    assert signals_sent[2:] == [("task_started", "RUNNING"), ("task_finished", "FAILED")]
     result.refresh()
     assert [error.exception_class for error in result.errors] == [ConnectionError] * 2
-    assert len(heard.last.errors) == 2
-    for error in (result.errors[0], heard.last.errors[-1]):
+    assert len(signals_sent.last.errors) == 2
+    for error in (result.errors[0], signals_sent.last.errors[-1]):
         assert "TimeoutError: no route" in error.traceback, "the cause is told too"
 
 
-def test_a_timeout_is_decided_outside_and_has_no_signal(kit: Kit, heard: Heard) -> None:
+def test_a_timeout_is_decided_outside_and_has_no_signal(kit: Kit, signals_sent: SentSignals) -> None:
     from tests.frameworks.mysite.orders.tasks import endless
 
     result = endless.enqueue()
@@ -287,20 +287,20 @@ def test_a_timeout_is_decided_outside_and_has_no_signal(kit: Kit, heard: Heard) 
     result.refresh()
     assert (result.status, len(result.errors)) == ("FAILED", 2)
     assert [error.exception_class for error in result.errors] == [TimeoutError] * 2
-    assert heard[1:] == [("task_started", "RUNNING")] * 2
+    assert signals_sent[1:] == [("task_started", "RUNNING")] * 2
 
 
-def test_a_return_value_is_normalised_as_django_does(kit: Kit, heard: Heard) -> None:
+def test_a_return_value_is_normalised_as_django_does(kit: Kit, signals_sent: SentSignals) -> None:
     from tests.frameworks.mysite.orders.tasks import pair
 
     result: Any = pair.enqueue()
     kit.run_until_idle()
     result.refresh()
-    assert result.return_value == heard.last.return_value == [1, "two"]
+    assert result.return_value == signals_sent.last.return_value == [1, "two"]
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(200, -100), (-200, 100), (30, -25)])
-def test_a_task_runs_whatever_an_operator_made_of_it(kit: Kit, ours: int, theirs: int) -> None:
+def test_a_task_runs_after_an_operator_reprioritised_it(kit: Kit, ours: int, theirs: int) -> None:
     from tests.frameworks.mysite.orders.jobs import app
     from tests.frameworks.mysite.orders.tasks import add
 
@@ -319,7 +319,7 @@ def test_a_task_runs_though_its_queue_was_taken_out_of_the_settings(
     from tidemill.frameworks.django_tasks import TidemillBackend
 
     result = add.using(queue_name="mail").enqueue(1)
-    fewer = property(lambda _: {"default"}, lambda _, queues: None)  # every thread has a backend of its own
+    fewer = property(lambda _: {"default"}, lambda _, queues: None)  # each thread has its own backend
     monkeypatch.setattr(TidemillBackend, "queues", fewer, raising=False)
     kit.run_until_idle()
     result.refresh()

@@ -1,4 +1,4 @@
-"""Flask under a real threaded server, and after forks, where pre-fork servers live."""
+"""Flask under a real threaded server, and in forked processes as pre-fork servers use them."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ async def test_many_threads_of_a_server_enqueue(app: Tidemill) -> None:
     assert sorted(results) == [2 * n for n in range(20)]
 
 
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # that is what is tested
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # the test forks on purpose
 def test_processes_forked_after_the_first_use_enqueue(app: Tidemill) -> None:
-    """As gunicorn does with --preload."""
+    """gunicorn forks like this with --preload."""
     web = flask(app)
     with web.test_client() as client:
         client.post("/double/1")

@@ -1,4 +1,5 @@
-"""FastAPI and Starlette, real ones, behind their own test client: a loop in a thread of its own."""
+"""Real FastAPI and Starlette applications behind their test client, which runs the loop in a separate
+thread."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from starlette.testclient import TestClient
 
 from tidemill import ConfigurationError, State, Tidemill
 from tidemill.frameworks.starlette import tidemill_lifespan
-from tidemill.worker.crew import Crew
+from tidemill.worker.runtime import Runtime
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_the_worker_drains_before_the_server_ends(app: Tidemill) -> None:
     async def start(_: Request) -> JSONResponse:
         job = await slow.enqueue()
         await begun[0].wait()
-        # Long after the server was told to stop, which it is as soon as this is answered.
+        # Well after the stop request, which follows this response at once.
         asyncio.get_running_loop().call_later(0.2, leaving[0].set)
         return JSONResponse({"id": job.id})
 
@@ -136,29 +137,29 @@ def test_a_worker_that_cannot_start_keeps_the_server_from_starting(app: Tidemill
     assert not served
 
 
-def test_a_worker_that_breaks_in_a_server_is_told_at_once(
+def test_a_crashed_worker_in_a_server_is_logged_at_once(
     app: Tidemill, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    breaking, told = asyncio.Event(), asyncio.Event()
-    run = Crew.run
+    breaking, logged = asyncio.Event(), asyncio.Event()
+    run = Runtime.run
 
-    async def broken(crew: Crew) -> None:
-        crew.stop(hurry=False)
-        await run(crew)
+    async def broken(runtime: Runtime) -> None:
+        runtime.stop(force=False)
+        await run(runtime)
         await breaking.wait()
         raise OSError("the disk is gone")
 
-    class Telling(logging.Handler):
+    class RecordingHandler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            told.set()
+            logged.set()
 
     async def work(_: Request) -> JSONResponse:
         breaking.set()
-        await asyncio.wait_for(told.wait(), 30)
+        await asyncio.wait_for(logged.wait(), 30)
         return JSONResponse("told")
 
-    monkeypatch.setattr(Crew, "run", broken)
-    monkeypatch.setattr(logging.getLogger("tidemill"), "handlers", [Telling()])
+    monkeypatch.setattr(Runtime, "run", broken)
+    monkeypatch.setattr(logging.getLogger("tidemill"), "handlers", [RecordingHandler()])
     web = Starlette(routes=[Route("/", work)], lifespan=tidemill_lifespan(app, worker=True))
     answers = list[str]()
     with pytest.raises(OSError, match="the disk is gone"), TestClient(web) as client:
@@ -180,7 +181,7 @@ def test_a_worker_that_ends_when_idle_lets_the_server_go_on(app: Tidemill) -> No
         assert client.get("/").json() == "here"
 
 
-def test_a_wrong_option_is_told_when_the_server_is_built(app: Tidemill) -> None:
+def test_a_wrong_option_raises_when_the_lifespan_is_built(app: Tidemill) -> None:
     with pytest.raises(ConfigurationError, match="worker: unknown option 'concurency'"):
         tidemill_lifespan(app, worker=True, concurency=3)
     with pytest.raises(ConfigurationError, match="concurrency: an option of the worker, and there is none"):
@@ -223,7 +224,7 @@ uvicorn.run(api, fd=int(sys.argv[2]), log_level="warning")
 
 
 def test_a_terminated_server_finishes_the_job_it_runs(tmp_path: Path) -> None:
-    """Under uvicorn, on a socket of ours: it answers as soon as it listens."""
+    """uvicorn runs on a socket that the test opened, so it answers as soon as it listens."""
     url = f"sqlite:///{tmp_path}/jobs.db"
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The HTTP clients themselves: httpx, httpx2, aiohttp and requests, sync and async, read in every way."""
+"""Hooks in httpx, httpx2, aiohttp and requests, sync and async, for every way to read a body."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import httpx2
 import pytest
 import requests
 
-from tests.hooks.metered import Metered, metered
+from tests.hooks.metered_app import Metered, metered
 from tidemill import ConfigurationError, Context
-from tidemill.testing.providers import OpenAI
+from tidemill.testing.simulator import OpenAIDialect
 
 SAID = {"x-input-tokens": "30", "x-output-tokens": "12"}
 CHAT: Any = {"model": "gpt", "messages": [{"role": "user", "content": "Hello"}]}
@@ -32,7 +32,7 @@ async def used_by(world: Metered, handler: Any) -> dict[str, float]:
 @pytest.mark.parametrize("library", HTTPX, ids=["httpx", "httpx2"])
 async def test_httpx(library: Any, style: str) -> None:
     async with (
-        metered(OpenAI()) as world,
+        metered(OpenAIDialect()) as world,
         world.pool.watch(library.AsyncClient(base_url=world.url, headers=SAID)) as client,
     ):
 
@@ -48,14 +48,14 @@ async def test_httpx(library: Any, style: str) -> None:
                 elif style == "raw":
                     assert [piece async for piece in response.aiter_raw()]
 
-        # A body that nobody reads, or that is read as it came over the wire, tells no usage.
+        # An unread body, or one read as raw bytes, gives no usage.
         expected = 42 if style in {"whole", "streamed"} else 1_000
         assert await used_by(world, call) == {"requests": 1, "tokens": expected}
 
 
 @pytest.mark.parametrize("library", HTTPX, ids=["httpx", "httpx2"])
 async def test_httpx_in_a_thread(library: Any) -> None:
-    async with metered(OpenAI()) as world:
+    async with metered(OpenAIDialect()) as world:
         with world.pool.watch(library.Client(base_url=world.url, headers=SAID)) as client:
 
             def call(ctx: Context) -> None:
@@ -69,7 +69,7 @@ async def test_httpx_in_a_thread(library: Any) -> None:
 @pytest.mark.parametrize("style", ["json", "lines", "chunks", "any", "iter_chunks"])
 async def test_aiohttp(style: str) -> None:
     async with (
-        metered(OpenAI()) as world,
+        metered(OpenAIDialect()) as world,
         world.pool.watch(aiohttp.ClientSession(world.url, headers=SAID)) as session,
     ):
 
@@ -92,7 +92,7 @@ async def test_aiohttp(style: str) -> None:
 
 
 async def test_requests() -> None:
-    async with metered(OpenAI()) as world:
+    async with metered(OpenAIDialect()) as world:
         with world.pool.watch(requests.Session()) as session:
             session.headers.update(SAID)
 
@@ -110,7 +110,7 @@ async def test_requests() -> None:
 
 async def test_outside_of_a_handler_a_watched_client_is_a_plain_one() -> None:
     async with (
-        metered(OpenAI()) as world,
+        metered(OpenAIDialect()) as world,
         world.pool.watch(httpx2.AsyncClient(base_url=world.url, headers=SAID)) as client,
     ):
         response = await client.post(PATH, json=CHAT)
@@ -131,7 +131,7 @@ async def test_a_program_s_own_hooks_and_trace_go_on() -> None:
     async def own_trace(event: str, _info: Any) -> None:
         seen.append(event)
 
-    async with metered(OpenAI()) as world:
+    async with metered(OpenAIDialect()) as world:
         client = httpx2.AsyncClient(base_url=world.url, headers=SAID, event_hooks={"response": [own_hook]})
         async with world.pool.watch(client):
             assert world.pool.watch(client) is client
@@ -147,7 +147,7 @@ async def test_a_program_s_own_hooks_and_trace_go_on() -> None:
 
 async def test_calls_at_once_in_one_attempt() -> None:
     async with (
-        metered(OpenAI()) as world,
+        metered(OpenAIDialect()) as world,
         world.pool.watch(httpx2.AsyncClient(base_url=world.url, headers=SAID)) as client,
     ):
 
@@ -165,7 +165,7 @@ async def test_calls_at_once_in_one_attempt() -> None:
 
 
 @pytest.mark.parametrize("thing", [object(), "client", None])
-def test_what_is_no_client_is_refused_in_a_sentence(thing: Any) -> None:
+def test_watch_refuses_an_unknown_client(thing: Any) -> None:
     from tidemill import Limit, Tidemill
 
     pool = Tidemill("memory://").pool("api", Limit.requests(1, per="minute"))
@@ -206,8 +206,8 @@ DAILY = b'{"error": {"message": "You have reached your daily quota of requests."
 
 
 @pytest.mark.parametrize("style", ["read", "content", "unread"])
-async def test_aiohttp_tells_the_words_of_an_error(style: str) -> None:
-    """Also when the handler throws the body away. What it reads is the same as without the hook."""
+async def test_aiohttp_the_text_of_an_error_is_read(style: str) -> None:
+    """Also if the handler discards the body. The handler reads the same body as without the hook."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -217,7 +217,7 @@ async def test_aiohttp_tells_the_words_of_an_error(style: str) -> None:
         writer.close()
 
     async with (
-        metered(OpenAI()) as world,
+        metered(OpenAIDialect()) as world,
         await asyncio.start_server(answer, "127.0.0.1", 0) as server,
         world.pool.watch(aiohttp.ClientSession()) as session,
     ):

@@ -1,4 +1,4 @@
-"""What an SDK does by itself: it tries again, and every try is a request that the pool sees."""
+"""Retries of an SDK: each retry is a request that the pool sees."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import httpx2
 import openai
 import pytest
 
-from tests.hooks.metered import metered
+from tests.hooks.metered_app import metered
 from tidemill import Context
 from tidemill.telemetry.events import PoolClosed, UnreservedCall
-from tidemill.testing.providers import OpenAI, Quota
+from tidemill.testing.simulator import OpenAIDialect, Quota
 
 HELLO: Any = [{"role": "user", "content": "Hello"}]
 SAID = {"x-input-tokens": "30", "x-output-tokens": "12"}
 
 
 @pytest.mark.parametrize("calls", [1, 3])
-async def test_calls_beyond_the_reservation_are_booked_and_told_once(calls: int) -> None:
+async def test_calls_beyond_the_reservation_are_booked_and_reported_once(calls: int) -> None:
     async with (
-        metered(OpenAI()) as world,
+        metered(OpenAIDialect()) as world,
         world.pool.watch(openai.AsyncOpenAI(base_url=f"{world.url}/v1", api_key="any")) as client,
     ):
         booked: list[float] = []
@@ -35,15 +35,15 @@ async def test_calls_beyond_the_reservation_are_booked_and_told_once(calls: int)
         await world.run(call)
     assert booked == list(range(1, calls + 1))
     assert world.used == {"requests": calls, "tokens": 42 * calls}
-    assert len(world.told(UnreservedCall)) == (calls > 1)
+    assert len(world.events_of(UnreservedCall)) == (calls > 1)
 
 
 async def test_a_hidden_retry_is_a_request_and_its_refusal_closes_the_pool_at_once() -> None:
-    """The provider allows one call in 2 s. openai waits as long as it is told and tries again: the pool
-    hears of the refusal while the handler waits."""
+    """The provider allows one call in 2 s. openai waits for the time in Retry-After and tries again. The
+    pool learns of the refusal while the handler waits."""
     quotas = [Quota.rolling("requests", 1, per=2.0)]
     async with (
-        metered(OpenAI(), quotas=quotas) as world,
+        metered(OpenAIDialect(), quotas=quotas) as world,
         world.pool.watch(openai.AsyncOpenAI(base_url=f"{world.url}/v1", api_key="any")) as client,
     ):
         closed = asyncio.Event()
@@ -60,17 +60,17 @@ async def test_a_hidden_retry_is_a_request_and_its_refusal_closes_the_pool_at_on
 
         job = await world.run(call)
     assert (job.state.value, job.result) == ("done", b"true"), job.error
-    assert len(world.provider.ledger.refused) == 1
+    assert len(world.provider.request_log.refused) == 1
     assert world.used == {"requests": 3, "tokens": 84}
-    assert [closed.reason for closed in world.told(PoolClosed)] == ["rate"]
-    [event] = world.told(UnreservedCall)
+    assert [closed.reason for closed in world.events_of(PoolClosed)] == ["rate"]
+    [event] = world.events_of(UnreservedCall)
     assert event.pool == "api"
 
 
 async def test_a_final_refusal_gives_the_job_back_uncharged() -> None:
     quotas = [Quota.rolling("requests", 1, per=2.0)]
     async with (
-        metered(OpenAI(), quotas=quotas) as world,
+        metered(OpenAIDialect(), quotas=quotas) as world,
         world.pool.watch(
             openai.AsyncOpenAI(base_url=f"{world.url}/v1", api_key="any", max_retries=0)
         ) as client,
@@ -82,14 +82,14 @@ async def test_a_final_refusal_gives_the_job_back_uncharged() -> None:
 
         job = await world.run(call)
     assert job.state.value != "failed"
-    assert world.told(PoolClosed)
-    assert [closed.reason for closed in world.told(PoolClosed)] == ["rate"]
+    assert world.events_of(PoolClosed)
+    assert [closed.reason for closed in world.events_of(PoolClosed)] == ["rate"]
 
 
 async def test_a_refused_call_counts_as_a_request_and_returns_its_tokens() -> None:
     quotas = [Quota.rolling("tokens", 20)]
     async with (
-        metered(OpenAI(), quotas=quotas) as world,
+        metered(OpenAIDialect(), quotas=quotas) as world,
         world.pool.watch(httpx2.AsyncClient(base_url=world.url, headers=SAID)) as client,
     ):
 

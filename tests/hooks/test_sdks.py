@@ -1,4 +1,4 @@
-"""One line per SDK: the newest openai, anthropic and google-genai against the simulated provider."""
+"""One line per SDK: current versions of openai, anthropic and google-genai against the simulated provider."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.hooks.metered import Metered, metered
+from tests.hooks.metered_app import Metered, metered
 from tidemill import Context
-from tidemill.testing.providers import Anthropic, Gemini, OpenAI
+from tidemill.testing.simulator import AnthropicDialect, GeminiDialect, OpenAIDialect
 
 HELLO = [{"role": "user", "content": "Hello, how are you today?"}]
 SAID = {"x-input-tokens": "30", "x-output-tokens": "12"}
@@ -36,7 +36,7 @@ def genai_client(world: Metered) -> Any:
 
 @pytest.mark.parametrize("style", ["parsed", "stream", "told again"])
 async def test_openai(style: str) -> None:
-    async with metered(OpenAI()) as world, openai_client(world) as client:
+    async with metered(OpenAIDialect()) as world, openai_client(world) as client:
 
         async def call(ctx: Context) -> str:
             chat = {"model": "gpt", "messages": HELLO, "extra_headers": SAID}
@@ -58,7 +58,7 @@ async def test_openai(style: str) -> None:
 
 @pytest.mark.parametrize("style", ["parsed", "stream", "told again"])
 async def test_anthropic(style: str) -> None:
-    async with metered(Anthropic()) as world, anthropic_client(world) as client:
+    async with metered(AnthropicDialect()) as world, anthropic_client(world) as client:
 
         async def call(ctx: Context) -> str:
             chat = {"model": "m", "max_tokens": 99, "messages": HELLO, "extra_headers": SAID}
@@ -75,10 +75,10 @@ async def test_anthropic(style: str) -> None:
     assert world.used == {"requests": 1, "tokens": 42}
 
 
-@pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")  # genai's own
+@pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")  # by genai
 @pytest.mark.parametrize("style", ["async", "stream", "sync", "sync stream"])
 async def test_google_genai(style: str) -> None:
-    async with metered(Gemini()) as world:
+    async with metered(GeminiDialect()) as world:
         client = genai_client(world)
 
         async def call(ctx: Context) -> str:

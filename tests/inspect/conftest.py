@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.inspect.support import Hand
+from tests.inspect.support import ManualWorker
 from tidemill import Inspector, Task, Tidemill
 from tidemill.testing import ManualClock, SeededEntropy
 
@@ -36,10 +36,10 @@ def refresh(app: Tidemill) -> Task[[str], None]:
 
 
 @pytest.fixture
-def look(app: Tidemill) -> Inspector:
+def app_inspector(app: Tidemill) -> Inspector:
     return app.inspect
 
 
 @pytest.fixture
-def hand(app: Tidemill) -> Hand:
-    return Hand(app.store)
+def manual_worker(app: Tidemill) -> ManualWorker:
+    return ManualWorker(app.store)

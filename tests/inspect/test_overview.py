@@ -1,4 +1,4 @@
-"""What a display that asks every second costs."""
+"""The cost of a display that refreshes every second."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from tidemill import Limit, Task, Tidemill
+from tidemill import Filter, GiveUp, Limit, QueueTotal, Retry, State, Task, Tidemill
+from tidemill.core.queues import DAY_SECONDS
+from tidemill.errors import QueueNotFound
+from tidemill.metrics import rollup
 from tidemill.testing import ManualClock
 
 
@@ -19,8 +22,8 @@ def call(app: Tidemill) -> Task[[str], None]:
 
 
 @pytest.fixture
-def asked(app: Tidemill, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """When what waits was read, which takes a second here."""
+def demand_reads(app: Tidemill, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Records when demand was read; each read takes a second here."""
     times: list[float] = []
     store: Any = app.store
     read = store.demand
@@ -34,18 +37,52 @@ def asked(app: Tidemill, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) ->
     return times
 
 
-async def test_a_forecast_that_took_long_is_made_seldom(
-    app: Tidemill, call: Task[[str], None], clock: ManualClock, asked: list[float]
+async def test_a_slow_forecast_is_cached(
+    app: Tidemill, call: Task[[str], None], clock: ManualClock, demand_reads: list[float]
 ) -> None:
     inspector = app.inspect
     began = clock.boot()
     for _ in range(25):
         await call.enqueue("a")
-        overview = await inspector.overview(sparing=True)
+        overview = await inspector.overview(cached=True)
         [feeds] = [queue for queue in overview.queues if queue.name == "feeds"]
         assert feeds.forecast is not None
         clock.advance(1.0)
-    assert [at - began for at in asked] == [0.0, 11.0, 22.0]
+    assert [at - began for at in demand_reads] == [0.0, 11.0, 22.0]
     assert overview.pools[0].waiting > 20
     await inspector.overview()
-    assert len(asked) == 4, "unless somebody wants to know it now"
+    assert len(demand_reads) == 4, "unless somebody wants to know it now"
+
+
+async def work(app: Tidemill) -> None:
+    await app.worker(until_idle=True, concurrency=2).run()
+
+
+async def test_deleted_jobs_stay_in_the_totals(app: Tidemill, clock: ManualClock) -> None:
+    @app.task(name="sing", queue="songs", retry=Retry(attempts=1))
+    async def sing(song: str) -> None:
+        if song == "跑调":
+            raise GiveUp("out of tune")
+
+    assert await app.inspect.totals("songs") == {"songs": QueueTotal()}
+    await app.enqueue_many(sing.job(song) for song in ("one", "二", "跑调"))
+    await work(app)
+    await app.inspect.cancel((await sing.using(delay=60).enqueue("never")).id)
+    found = QueueTotal(done=2, failed=1, cancelled=1)
+    assert (await app.inspect.totals())["songs"] == found
+    await app.inspect.delete(Filter(queue="songs", states=tuple(State)))
+    clock.advance(2 * DAY_SECONDS)
+    await rollup.save_totals(app.store)
+    await sing.enqueue("three")
+    await work(app)
+    assert (await app.inspect.totals("songs"))["songs"] == QueueTotal(done=3, failed=1, cancelled=1)
+    clock.advance(9 * DAY_SECONDS)
+    await rollup.save_totals(app.store)
+    assert (await app.inspect.totals("songs"))["songs"].done == 3
+
+
+async def test_a_queue_without_finished_jobs_has_zeros_and_an_unknown_one_is_refused(app: Tidemill) -> None:
+    await app.client.store(declare=True)
+    assert await app.inspect.totals("feeds") == {"feeds": QueueTotal()}
+    with pytest.raises(QueueNotFound, match="feedz"):
+        await app.inspect.totals("feeds", "feedz")

@@ -1,1 +1,1 @@
-"""A mutation run: change one line of the source in a copy, and see whether a test notices."""
+"""A mutation run: changes one line of the source in a copy, and checks that a test fails."""

@@ -1,8 +1,7 @@
 """`python -m tests.mutation [--mutants 300] [--seed N] [--only path] [--seconds S] [--jobs 1]`
 
-Changes one line at a time in a copy of the project, runs the tests that run that line, and prints the changes
-that no test noticed. A mutant that runs too long counts as noticed.
-"""
+Changes one line at a time in a copy of the project, runs the tests that run that line, and prints the
+changes that no test detects. A mutant that exceeds the time limit counts as detected."""
 
 from __future__ import annotations
 
@@ -17,19 +16,19 @@ from pathlib import Path
 
 from tests.mutation.coverage import CoveringTest, recorded
 from tests.mutation.mutants import Mutant, choose, mutants_of
-from tests.mutation.trees import Tree, import_packages, trees
+from tests.mutation.project_copies import ProjectCopy, create_copies, import_packages
 from tests.mutation.trials import Counts, Trial, Verdict, trial_of
 
 PROJECT = Path(__file__).parents[2]
 PACKAGES = ("core", "engine", "worker", "feedback")
-# What judges the four packages in seconds and without a server.
+# Tests that check the four packages in seconds and without a server.
 TESTS = (
     "tests/core",
     "tests/engine",
     "tests/feedback",
     "tests/conformance/test_memory.py",
     "tests/conformance/test_sqlite.py",
-    "tests/access/test_redacting.py",
+    "tests/auth/test_redaction.py",
     "tests/forecast",
     "tests/stores/memory",
     "tests/worker",
@@ -44,27 +43,33 @@ EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 
 
 def main() -> None:
-    asked = _arguments()
+    arguments = _arguments()
     began = time.monotonic()
-    print(f"seed {asked.seed}", flush=True)
+    print(f"seed {arguments.seed}", flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # removes the copies
     import_packages()
-    with trees(PROJECT, asked.jobs) as copies:
+    with create_copies(PROJECT, arguments.jobs) as copies:
         root = copies[0].root
         watched = [str(path.relative_to(root)) for path in _sources(root, PACKAGES)]
-        tests = list(recorded(copies[0], watched, asked.tests or TESTS))
+        tests = list(recorded(copies[0], watched, arguments.tests or TESTS))
         wanted = [
-            path for path in watched if not asked.only or any(path.startswith(one) for one in asked.only)
+            path
+            for path in watched
+            if not arguments.only or any(path.startswith(one) for one in arguments.only)
         ]
         every = [one for path in wanted for one in mutants_of(root, path)]
-        chosen = _repeated(every, asked.again) if asked.again else choose(every, asked.seed, asked.mutants)
+        chosen = (
+            _repeated(every, arguments.again)
+            if arguments.again
+            else choose(every, arguments.seed, arguments.mutants)
+        )
         print(
             f"{len(tests)} tests, {len(chosen)} mutants, {time.monotonic() - began:.0f} s to prepare",
             flush=True,
         )
         counts = Counts()
         try:
-            _run(chosen, tests, copies, counts, asked)
+            _run(chosen, tests, copies, counts, arguments)
         finally:
             counts.report()
     sys.exit(bool(counts.survivors))
@@ -72,20 +77,25 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     read = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
-    read.add_argument("--mutants", type=int, default=300, help="how many")
+    read.add_argument("--mutants", type=int, default=300, help="number of mutants")
     read.add_argument(
-        "--seed", type=int, default=random.SystemRandom().randrange(10**6), help="repeats a choice"
+        "--seed",
+        type=int,
+        default=random.SystemRandom().randrange(10**6),
+        help="the seed of the random choice",
     )
-    read.add_argument("--again", type=Path, help="the output of a run: tries its survivors only")
+    read.add_argument("--again", type=Path, help="the output of a run: try only its survivors")
     read.add_argument(
         "--only", action="append", default=[], help="a path that mutants must begin with; may repeat"
     )
     read.add_argument("--tests", action="append", default=[], help="a test file or folder to use; may repeat")
-    read.add_argument("--seconds", type=float, default=float("inf"), help="start no mutant after so long")
     read.add_argument(
-        "--budget", type=float, default=90.0, help="seconds of tests for one mutant, as recorded"
+        "--seconds", type=float, default=float("inf"), help="start no mutant after these seconds"
     )
-    read.add_argument("--jobs", type=int, default=1, help="mutants at once")
+    read.add_argument(
+        "--budget", type=float, default=90.0, help="limit of the recorded seconds of tests per mutant"
+    )
+    read.add_argument("--jobs", type=int, default=1, help="concurrent mutants")
     return read.parse_args()
 
 
@@ -96,12 +106,12 @@ def _repeated(every: Sequence[Mutant], output: Path) -> list[Mutant]:
 def _run(
     chosen: Sequence[Mutant],
     tests: Sequence[CoveringTest],
-    copies: Sequence[Tree],
+    copies: Sequence[ProjectCopy],
     counts: Counts,
-    asked: argparse.Namespace,
+    arguments: argparse.Namespace,
 ) -> None:
     allowed = {(one["path"], one["original"], one["mutant"]) for one in equivalents()}
-    deadline = time.monotonic() + asked.seconds
+    deadline = time.monotonic() + arguments.seconds
     free, trials, waiting = list(copies), list[Trial](), list(reversed(chosen))
     while trials or (waiting and time.monotonic() < deadline):
         while free and waiting and time.monotonic() < deadline:
@@ -109,7 +119,7 @@ def _run(
             if (mutant.path, mutant.original, mutant.mutated) in allowed:
                 counts.add(mutant, Verdict.EQUIVALENT, 0)
             else:
-                trials.append(trial_of(mutant, tests, free.pop(), asked.budget))
+                trials.append(trial_of(mutant, tests, free.pop(), arguments.budget))
         for trial in list(trials):
             verdict = trial.verdict()
             if verdict is not None:
@@ -121,7 +131,7 @@ def _run(
 
 
 def equivalents() -> list[dict[str, str]]:
-    """The mutants that behave as the original does, each with its reason."""
+    """Returns the mutants that behave like the original, each with its reason."""
     return list(tomllib.loads(EQUIVALENT.read_text()).get("mutant", []))
 
 

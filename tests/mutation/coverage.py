@@ -1,7 +1,6 @@
-"""Which tests run which lines, recorded once for each test file and kept in a temporary folder.
+"""Records which tests run which lines, once per test file, in a temporary folder.
 
-A record holds until that test file or one of the watched source files changes.
-"""
+A record is valid until that test file or one of the watched source files changes."""
 
 from __future__ import annotations
 
@@ -18,18 +17,19 @@ import pytest
 
 from tests.mutation.mutants import Mutant
 from tests.mutation.plugin import LineRecord, register_profile
-from tests.mutation.trees import Tree
+from tests.mutation.project_copies import ProjectCopy
 
 CACHE = Path(tempfile.gettempdir()) / "tidemill-mutants-lines"
 QUIET = ["-q", "-x", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not alone"]
 RECORD_SECONDS = 1200.0
-# Below this many seconds a test is cheap, and the narrower of two cheap ones comes first.
+# Below this many seconds a test is cheap; of two cheap tests the narrower one comes first.
 CHEAP_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class CoveringTest:
-    """`width` is how many lines of the source the test runs: a narrow test is likely to be about the line."""
+    """A test and its lines. `width` is the number of source lines it runs: a narrow test is likely to be
+    about the line."""
 
     name: str
     seconds: float
@@ -46,11 +46,10 @@ class CoveringTest:
 
 
 def covering(tests: Sequence[CoveringTest], mutant: Mutant) -> list[CoveringTest]:
-    """The tests that run the changed line, cheapest and narrowest first.
+    """Returns the tests that run the changed line, cheapest and narrowest first.
 
-    A line that runs at import is met by every test that runs anything of its file. Of a file of which no test
-    runs a function, such as one of structs only, it is met by every test.
-    """
+    Every test that runs any line of a file covers its lines that run at import. If no test runs a
+    function of the file, such as a file with structs only, every test covers them."""
     first, last = mutant.lines
     if mutant.at_import and not any(test.lines.get(mutant.path) for test in tests):
         return sorted(tests, key=lambda test: test.rank)
@@ -60,8 +59,8 @@ def covering(tests: Sequence[CoveringTest], mutant: Mutant) -> list[CoveringTest
     )
 
 
-def recorded(tree: Tree, watched: Sequence[str], folders: Sequence[str]) -> Iterator[CoveringTest]:
-    """Every test that passes, with its lines; records those test files that are not in the cache."""
+def recorded(tree: ProjectCopy, watched: Sequence[str], folders: Sequence[str]) -> Iterator[CoveringTest]:
+    """Yields every test that passes, with its lines; records the test files that are not in the cache."""
     for file in _files(tree.root, folders, "test_*.py"):
         name = f"{file} {_digest(tree.root, [*watched, file, *_suite(tree.root, file)])}"
         kept = CACHE / f"{hashlib.sha256(name.encode()).hexdigest()}.json"
@@ -74,7 +73,7 @@ def recorded(tree: Tree, watched: Sequence[str], folders: Sequence[str]) -> Iter
                 yield CoveringTest(test, found["seconds"], sum(map(int.bit_count, lines.values())), lines)
 
 
-def _record(tree: Tree, watched: Sequence[str], file: str, kept: Path) -> None:
+def _record(tree: ProjectCopy, watched: Sequence[str], file: str, kept: Path) -> None:
     kept.parent.mkdir(parents=True, exist_ok=True)
 
     def run() -> int:
@@ -93,7 +92,7 @@ def _record(tree: Tree, watched: Sequence[str], file: str, kept: Path) -> None:
 
 
 def _suite(root: Path, file: str) -> list[str]:
-    """Where the tests of a file stand when they are not in it."""
+    """Returns the files of the conformance suite for a test file that imports it."""
     folder = "src/tidemill/testing/conformance"
     return _files(root, [folder], "*.py") if file.startswith("tests/conformance") else []
 

@@ -1,7 +1,6 @@
-"""The mutants of a source file: every small change that a test should notice.
+"""The mutants of a source file: every small change that a test should detect.
 
-A mutant replaces the text of one node and leaves every other line as it was, so line numbers hold.
-"""
+A mutant replaces the text of one node and keeps every other line, so line numbers stay valid."""
 
 from __future__ import annotations
 
@@ -31,13 +30,13 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.Div: ast.Mult,
 }
 EXTREMES = {"min": "max", "max": "min"}
-# Text for people and tools: tests of the documentation look at some of it, and none of it decides anything.
+# Text for people and tools: only documentation tests read some of it, and it does not affect behaviour.
 UNTESTED_FUNCTIONS = {"__repr__", "__str__", "__rich__"}
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """`start` and `end` are byte offsets; `lines` are those a test has to run to meet the change."""
+    """One change. `start` and `end` are byte offsets; a test covers the change if it runs `lines`."""
 
     path: str
     line: int
@@ -53,20 +52,20 @@ class Mutant:
         return f"{self.path}:{self.line} {self.original} → {self.mutated}"
 
     def source(self, root: Path) -> bytes:
-        """The whole file with this change."""
+        """Returns the whole file with this change."""
         source = (root / self.path).read_bytes()
         return source[: self.start] + self.text.encode() + source[self.end :]
 
 
 def mutants_of(root: Path, path: str) -> list[Mutant]:
-    """Every mutant of one file, in the order of its lines."""
+    """Returns every mutant of one file, in the order of its lines."""
     finder = _Finder(path, (root / path).read_bytes())
     finder.visit(finder.tree)
     return finder.found
 
 
 def choose(mutants: Sequence[Mutant], seed: int, count: int) -> list[Mutant]:
-    """A random choice that takes a second mutant of a line only after every line has given one."""
+    """Returns a random choice, with a second mutant of a line only after every line has one."""
     shuffled = list(mutants)
     random.Random(seed).shuffle(shuffled)
     seen: Counter[tuple[str, int]] = Counter()
@@ -156,13 +155,13 @@ class _Finder(ast.NodeVisitor):
 
 
 def _lines_of(statement: ast.stmt, node: ast.expr | ast.stmt) -> tuple[int, int]:
-    """A statement that holds others is met by its own expression only."""
+    """Returns the lines that run the node; of a compound statement, only those of its expression."""
     inside = statement if not hasattr(statement, "body") else node
     return inside.lineno, inside.end_lineno or inside.lineno
 
 
 def changes(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
-    """What may replace which node; the text stands in brackets where it has to."""
+    """Yields nodes and their replacements, in brackets where necessary."""
     match node:
         case ast.If() | ast.IfExp():
             yield node.test, f"(not {_text(node.test)})"
@@ -254,5 +253,5 @@ def _is_text(node: ast.BinOp) -> bool:
 
 
 def _text(node: ast.expr) -> str:
-    """In brackets: the neighbours of the node may bind more tightly than the new operator."""
+    """Returns the node's source in brackets: neighbours may bind more tightly than the new operator."""
     return f"({ast.unparse(ast.fix_missing_locations(node))})"

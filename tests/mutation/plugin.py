@@ -1,4 +1,4 @@
-"""The pytest plugins of a mutation run: one records the lines of each test, one picks and orders tests."""
+"""The pytest plugins of a mutation run: one records the lines of each test, one selects and orders tests."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-# A function that runs often in one test has shown its lines by then, and tracing it on costs much.
+# After this many calls in one test, a function has shown its lines; further tracing costs too much.
 TRACED_ENTRIES = 50
-# These tests start a server of their own; a mutant has to cost seconds.
+# These tests start separate servers, which takes too long for a mutant.
 SERVER_FIXTURES = ("redis", "postgres")
 
 
 def register_profile() -> None:
-    """One failing example is enough: no search for a smaller one, and no limit by real time."""
+    """Registers a Hypothesis profile: one failing example is enough, without shrinking and without a
+    deadline."""
     settings.register_profile(
         "mutation",
         phases=(Phase.explicit, Phase.generate),
@@ -39,7 +40,7 @@ def needs_server(item: pytest.Item) -> bool:
 
 
 class Selection:
-    """Runs the named tests only, in the order of the names."""
+    """Runs only the named tests, in the order of the names."""
 
     def __init__(self, wanted: Sequence[str]) -> None:
         self._ranks = {name: rank for rank, name in enumerate(wanted)}
@@ -52,10 +53,9 @@ class Selection:
 
 
 class LineRecord:
-    """Records per test: its seconds, whether it passed, and the lines of the watched files that it ran.
+    """Records per test its seconds, whether it passed, and the lines of the watched files that it ran.
 
-    The lines of a file are the bits of one integer.
-    """
+    The lines of a file are the bits of one integer."""
 
     def __init__(self, root: Path, watched: Sequence[str]) -> None:
         self.tests: dict[str, dict[str, Any]] = {}

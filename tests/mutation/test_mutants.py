@@ -1,4 +1,4 @@
-"""The mutation run itself: its mutants are Python, and it tells which of them a test notices."""
+"""Tests of the mutation run: its mutants are valid Python, and it reports the ones that a test detects."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from pathlib import Path
 
 from tests.mutation import coverage
 from tests.mutation.mutants import mutants_of
-from tests.mutation.trees import trees
+from tests.mutation.project_copies import create_copies
 from tests.mutation.trials import trial_of
 
 coverage.CACHE = Path(sys.argv[1]) / "cache"
-with trees(Path(sys.argv[1]) / "project", 1) as [tree]:
+with create_copies(Path(sys.argv[1]) / "project", 1) as [tree]:
     tests = list(coverage.recorded(tree, ["src/small.py"], ["tests"]))
     for mutant in mutants_of(tree.root, "src/small.py"):
         trial = trial_of(mutant, tests, tree, 60.0)
@@ -78,7 +78,7 @@ def mutated(folder: Path, source: str) -> set[str]:
         ('"""a < b"""', set()),
     ],
 )
-def test_what_a_line_may_become(tmp_path: Path, source: str, wanted: set[str]) -> None:
+def test_the_mutants_of_a_line(tmp_path: Path, source: str, wanted: set[str]) -> None:
     assert mutated(tmp_path, source) == wanted
 
 
@@ -99,7 +99,7 @@ def test_a_choice_is_the_same_by_its_seed_and_takes_every_line_first() -> None:
     assert sorted(one.line for one in chosen[:5]) == [0, 1, 2, 3, 4]
 
 
-def test_a_test_that_notices_a_mutant_is_told_from_one_that_does_not(tmp_path: Path) -> None:
+def test_mutants_are_reported_as_caught_or_survived(tmp_path: Path) -> None:
     project = tmp_path / "project"
     for name, text in (("src/small.py", SMALL), ("tests/test_small.py", TESTS), ("pytest.ini", "[pytest]\n")):
         (project / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""One mutant against the tests that run its line, and what became of all of them."""
+"""Runs one mutant against the tests that run its line, and counts the verdicts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.mutation.coverage import QUIET, CoveringTest, covering
 from tests.mutation.mutants import Mutant
 from tests.mutation.plugin import Selection, register_profile
-from tests.mutation.trees import Run, Tree
+from tests.mutation.project_copies import ForkedRun, ProjectCopy
 
 FIRST_SECONDS, FIRST_FILES = 4.0, 4
 PROGRESS = 25
@@ -26,13 +26,13 @@ class Verdict(StrEnum):
 
 @dataclass(slots=True)
 class Trial:
-    """One mutant on its way through the batches of tests that run its line."""
+    """The progress of one mutant through the batches of tests that run its line."""
 
     mutant: Mutant
     batches: list[list[CoveringTest]]
     tests: int
-    tree: Tree
-    run: Run | None = None
+    tree: ProjectCopy
+    run: ForkedRun | None = None
 
     def start(self) -> None:
         batch = self.batches.pop(0)
@@ -46,7 +46,7 @@ class Trial:
         self.run = self.tree.start(run, 30 + 4 * sum(test.seconds for test in batch))
 
     def verdict(self) -> Verdict | None:
-        """None while tests still run."""
+        """Returns the verdict, or None while tests run."""
         if self.run is None:
             return Verdict.SURVIVED
         code = self.run.poll()
@@ -93,7 +93,7 @@ class Counts:
             print(f"{package:10} {whole:8} {caught:8} {survived:9} {equivalent:11} {share:6.1f} %")
 
 
-def trial_of(mutant: Mutant, tests: Sequence[CoveringTest], tree: Tree, budget: float) -> Trial:
+def trial_of(mutant: Mutant, tests: Sequence[CoveringTest], tree: ProjectCopy, budget: float) -> Trial:
     found = covering(tests, mutant)
     trial = Trial(mutant, list(_batches(found, budget)), len(found), tree)
     if trial.batches:
@@ -103,7 +103,8 @@ def trial_of(mutant: Mutant, tests: Sequence[CoveringTest], tree: Tree, budget: 
 
 
 def _batches(found: Sequence[CoveringTest], budget: float) -> Iterator[list[CoveringTest]]:
-    """A short batch from few files, which catches most mutants, and one with the rest up to the budget."""
+    """Yields a short batch from few files, which detects most mutants, and one with the rest up to the
+    budget."""
     first: list[CoveringTest] = []
     rest: list[CoveringTest] = []
     seconds = 0.0

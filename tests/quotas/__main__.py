@@ -1,4 +1,5 @@
-"""`python -m tests.quotas [--seeds 30] [--store memory|sqlite] [name …]`: the figures of every drain."""
+"""Prints the figures of every drain: `python -m tests.quotas [--seeds 30] [--store memory|sqlite] [name
+…]`."""
 
 from __future__ import annotations
 
@@ -6,10 +7,10 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from tests.quotas.draining import Figures, drained
+from tests.quotas.backlog_drain import DrainResult, run_drain
+from tests.quotas.drain_setups import SETUPS, setup_for
 from tests.quotas.fleet import in_memory
-from tests.quotas.setups import SETUPS, setup_for
-from tests.quotas.stores import on_sqlite
+from tests.quotas.virtual_stores import create_sqlite
 from tidemill import logs
 
 HEAD = (
@@ -23,28 +24,28 @@ def main() -> None:
     read.add_argument("names", nargs="*", help=f"any of {', '.join(SETUPS)}; all by default")
     read.add_argument("--seeds", type=int, default=30)
     read.add_argument("--store", choices=["memory", "sqlite"], default="memory")
-    asked = read.parse_args()
+    arguments = read.parse_args()
     logs.configure(level="error")
     print(HEAD)
-    for name in asked.names or SETUPS:
-        figures = [_figures(name, seed, asked.store) for seed in range(asked.seeds)]
+    for name in arguments.names or SETUPS:
+        figures = [_figures(name, seed, arguments.store) for seed in range(arguments.seeds)]
         first = setup_for(name, 0)
         ratios = [one.ratio for one in figures]
         print(
             f"{first.name:24} {len(figures):5} {sum(one.calls for one in figures):7} "
             f"{sum(one.lost for one in figures):5} {sum(one.refused for one in figures):5} "
-            f"{sum(one.paid_again for one in figures):10} {sum(ratios) / len(ratios):13.4f} "
+            f"{sum(one.duplicate_payments for one in figures):10} {sum(ratios) / len(ratios):13.4f} "
             f"{max(ratios):7.4f} {first.most:8.2f}",
             flush=True,
         )
 
 
-def _figures(name: str, seed: int, store: str) -> Figures:
+def _figures(name: str, seed: int, store: str) -> DrainResult:
     setup = setup_for(name, seed)
     if store == "memory":
-        return drained(setup, seed, in_memory)
+        return run_drain(setup, seed, in_memory)
     with tempfile.TemporaryDirectory() as folder:
-        return drained(setup, seed, on_sqlite(Path(folder)))
+        return run_drain(setup, seed, create_sqlite(Path(folder)))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
-"""What the worker processes run against a provider over HTTP. Configured by the environment, since they are
-processes of their own: the folder of the store, the provider's address, which account, how it is paid."""
+"""The application of the worker processes that call a provider over HTTP.
+
+The environment configures it: the folder of the store, the provider's address, the account, and how
+calls are paid."""
 
 from __future__ import annotations
 
@@ -13,22 +15,24 @@ from typing import Any
 import httpx2
 from msgspec.structs import replace
 
-from tests.quotas.draining import request
-from tests.quotas.setups import Setup, setup_for
+from tests.quotas.backlog_drain import build_request
+from tests.quotas.drain_setups import DrainSetup, setup_for
 from tidemill import Context, Limit, Retention, Retry, Tidemill
 
 SCALE = 30.0
-"""A minute of the provider's takes 2 s."""
+"""A provider's minute takes 2 s."""
 FOLDER = Path(os.environ.get("QUOTA_FOLDER", "."))
 URL = os.environ.get("QUOTA_URL", "")
-HOW = os.environ.get("QUOTA_HOW", "plain")
-"""plain: one call; retry, park: a paid step that is tried again, or set aside, when nobody knows."""
+PAYMENT_MODE = os.environ.get("QUOTA_PAYMENT", "plain")
+"""The payment mode. plain: one call. retry, park: a paid step that is retried or parked if its outcome is
+unknown."""
 
 AFTERWARDS = 0.3
-"""Seconds. What a handler does with an answer: about as long as a call, so kills meet it as often."""
+"""Seconds that a handler works on an answer: about as long as a call, so that kills hit both equally often.
+"""
 
 
-def setup() -> Setup:
+def setup() -> DrainSetup:
     return setup_for(os.environ.get("QUOTA_SETUP", "openai"), int(os.environ.get("QUOTA_SEED", "0")))
 
 
@@ -44,21 +48,23 @@ pool = app.pool("api", *map(scaled, SETUP.limits))
 
 @app.task(name="ask", pool=pool, cost=SETUP.cost, retry=Retry(attempts=50, first=0.1, cap=0.2))
 async def ask(ctx: Context, number: int) -> None:
-    if HOW == "plain":
+    if PAYMENT_MODE == "plain":
         ctx.used(await call(number))
         return
-    await ctx.step("call", paid_call, number, paid=True, on_unknown="park" if HOW == "park" else "retry")
+    await ctx.step(
+        "call", paid_call, number, paid=True, on_unknown="park" if PAYMENT_MODE == "park" else "retry"
+    )
     await asyncio.sleep(AFTERWARDS)
 
 
 CLIENTS: list[httpx2.AsyncClient] = []
-"""The worker's. A suspect runs in a process of its own, where there is no lifespan."""
+"""The client of the worker. A suspect runs in a child process without a lifespan."""
 
 
 @app.lifespan
 @asynccontextmanager
 async def opened() -> AsyncIterator[None]:
-    """Ready before the first call: ten cold ones at once take longer than the jitter leaves them."""
+    """Connects before the first call: ten cold calls at once take longer than the jitter."""
     async with _client() as client:
         await client.get(URL)
         CLIENTS.append(client)
@@ -66,7 +72,7 @@ async def opened() -> AsyncIterator[None]:
 
 
 async def call(number: int) -> Any:
-    sent = request(SETUP, number)
+    sent = build_request(SETUP, number)
     async with nullcontext(CLIENTS[0]) if CLIENTS else _client() as client:
         response = await client.post(URL + sent.path, json=sent.body, headers=sent.headers)
     response.raise_for_status()

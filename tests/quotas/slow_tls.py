@@ -1,4 +1,4 @@
-"""A TLS front before a provider, in which some connections take a second to agree on keys."""
+"""A TLS proxy in front of a provider; some of its handshakes take a second."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PATTERNS: dict[str, Callable[[int], bool]] = {
     "in bursts": lambda number: number % 40 < 10,
 }
 DELAY = 1.0
-"""Seconds: as long as a lost SYN takes to be repeated."""
+"""Seconds: as long as the retransmission of a lost SYN."""
 
 
 class SlowTLS:
-    """The delay is before the handshake, on a connection that the kernel has accepted: a client sees that it
-    cannot send its request yet."""
+    """Delays the handshake on an accepted connection, so the client knows that it cannot send its request
+    yet."""
 
     def __init__(self, context: ssl.SSLContext, port: int, pattern: str) -> None:
         self._context, self._to, self._is_late = context, port, PATTERNS[pattern]

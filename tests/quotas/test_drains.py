@@ -1,5 +1,6 @@
-"""Every quota full and never over, with the provider as the witness. `python -m tests.quotas` prints the
-figures of 30 seeds per account."""
+"""Every quota is used fully and never exceeded, as the provider's log shows.
+
+`python -m tests.quotas` prints the figures of 30 seeds per account."""
 
 from __future__ import annotations
 
@@ -7,9 +8,9 @@ import os
 
 import pytest
 
-from tests.quotas.draining import Figures, drained
+from tests.quotas.backlog_drain import DrainResult, run_drain
+from tests.quotas.drain_setups import SETUPS, DrainSetup, setup_for
 from tests.quotas.fleet import MakeStore
-from tests.quotas.setups import SETUPS, Setup, setup_for
 
 SEEDS = int(os.environ.get("TIDEMILL_QUOTA_SEEDS", "2"))
 """30 in `make chaos`."""
@@ -18,20 +19,20 @@ SEEDS = int(os.environ.get("TIDEMILL_QUOTA_SEEDS", "2"))
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("name", SETUPS)
 def test_i14_a_backlog_is_drained_as_fast_as_can_be_and_nothing_is_refused(name: str, seed: int) -> None:
-    """Each account says by how much it may take longer than the best there is (`Setup.most`)."""
+    """Each account defines how much longer than the optimum it may take (`most`)."""
     setup = setup_for(name, seed)
-    _check(setup, drained(setup, seed))
+    _check(setup, run_drain(setup, seed))
 
 
 @pytest.mark.parametrize("name", ["openai", "concurrent", "rolling"])
 def test_i14_on_other_stores_too(name: str, make_at_length: MakeStore) -> None:
     setup = setup_for(name, SEEDS)
-    _check(setup, drained(setup, SEEDS, make_at_length))
+    _check(setup, run_drain(setup, SEEDS, make_at_length))
 
 
-def _check(setup: Setup, figures: Figures) -> None:
+def _check(setup: DrainSetup, figures: DrainResult) -> None:
     assert figures.refused == 0
     assert figures.lost == 0
-    assert figures.paid_again == 0
+    assert figures.duplicate_payments == 0
     assert figures.calls == setup.calls
     assert figures.ratio <= setup.most

@@ -1,4 +1,4 @@
-"""`app.schedule` and `app.schedules`: what they take, refuse and answer."""
+"""`app.schedule` and `app.schedules`: arguments, refusals and results."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from tidemill import ConfigurationError, Limit, ScheduleNotFound, Tidemill, Unique
+from tidemill import ConfigurationError, Limit, ScheduleNotFound, Tidemill, Unique, testing
 from tidemill.contract.store import Store
-from tidemill.core.courses import Advance, Kind, Next
-from tidemill.schedules.schedule import Origin, ScheduleState
+from tidemill.core.documents import Advance, DocumentKind, DocumentUpdate
+from tidemill.schedules.schedule import ScheduleOrigin, ScheduleState
 from tidemill.stores.memory import MemoryStore
 from tidemill.stores.postgres import PostgresStore
 from tidemill.stores.redis import RedisStore
 from tidemill.stores.sqlite import SqliteStore
-from tidemill.telemetry.events import ChoreBroke
-from tidemill.testing import START, ManualClock, SeededEntropy
+from tidemill.telemetry.events import MaintenanceCrashed
+from tidemill.testing import START_TIME, ManualClock, SeededEntropy
 
 DAILY: Any = {"cron": "0 3 * * *"}
 
@@ -121,7 +121,7 @@ async def test_bad_names_and_tasks_are_named(app: Tidemill) -> None:
 def _nothing() -> None: ...
 
 
-async def test_what_is_not_there_is_named(app: Tidemill) -> None:
+async def test_a_missing_schedule_is_named(app: Tidemill) -> None:
     steps = [
         app.schedules.get("x"),
         app.schedules.pause("x"),
@@ -136,7 +136,7 @@ async def test_what_is_not_there_is_named(app: Tidemill) -> None:
     assert await app.schedules.remove("x") == 0
 
 
-async def test_said_again_it_changes_nothing_and_another_rule_begins_now(
+async def test_the_same_upsert_changes_nothing_and_a_new_rule_starts_now(
     app: Tidemill, clock: ManualClock
 ) -> None:
     job = task(app, "refresh").job
@@ -144,23 +144,23 @@ async def test_said_again_it_changes_nothing_and_another_rule_begins_now(
     clock.advance(1800)
     again = await app.schedules.upsert("feed-7", job(7), every=timedelta(hours=1))
     assert again.next == first.next
-    [course] = await app.store.courses(Kind.SCHEDULE, ["feed-7"])
-    assert course is not None
-    assert course.revision == 1
+    [document] = await app.store.documents(DocumentKind.SCHEDULE, ["feed-7"])
+    assert document is not None
+    assert document.revision == 1
     other = await app.schedules.upsert("feed-7", job(8), every=900)
     assert other.next[0] - clock.wall() == pytest.approx(900, abs=1)
     assert bytes(other.arguments) == b'{"feed":8}'
-    assert other.origin is Origin.DYNAMIC
+    assert other.origin is ScheduleOrigin.DYNAMIC
 
 
-async def test_only_what_differs_from_the_task_is_kept(app: Tidemill) -> None:
+async def test_only_options_that_differ_from_the_task_are_stored(app: Tidemill) -> None:
     sweep = task(app, "sweep")
     await app.schedules.upsert("plain", sweep, **DAILY)
     await app.schedules.upsert(
         "other", sweep.using(priority=1, queue="day", tags=["a"], unique=Unique("u")).job(deep=True), **DAILY
     )
-    courses = await app.store.courses(Kind.SCHEDULE, ["plain", "other"])
-    plain, other = [msgspec.json.decode(course.record)["work"] for course in courses if course]
+    documents = await app.store.documents(DocumentKind.SCHEDULE, ["plain", "other"])
+    plain, other = [msgspec.json.decode(document.record)["work"] for document in documents if document]
     assert plain == {"task": "sweep", "payload": {}}
     assert set(other) == {"task", "payload", "priority", "queue", "tags", "unique"}
     made = [await (await app.schedules.run_now(name)).status() for name in ("plain", "other")]
@@ -168,7 +168,7 @@ async def test_only_what_differs_from_the_task_is_kept(app: Tidemill) -> None:
     assert [one.unique_key for one in made] == ["schedule plain", "u"]
 
 
-async def test_pools_and_costs_are_those_of_the_code_of_today(app: Tidemill) -> None:
+async def test_pools_and_costs_come_from_the_current_code(app: Tidemill) -> None:
     pool = app.pool("api", Limit.requests(10, per="minute"), Limit.tokens(1000, per="minute"))
 
     @app.task(name="ask", pool=pool, cost=lambda words: {"tokens": 2 * words}, key=lambda words: f"k{words}")
@@ -181,7 +181,7 @@ async def test_pools_and_costs_are_those_of_the_code_of_today(app: Tidemill) -> 
     assert [job.key for job in jobs] == ["k30", "k30"]
 
 
-async def test_what_code_declares_no_call_changes(app: Tidemill) -> None:
+async def test_a_declared_schedule_cannot_be_changed_by_a_call(app: Tidemill) -> None:
     app.schedule("nightly", task(app, "sweep"), cron="0 3 * * *")
     await app.worker(until_idle=True, heartbeat_thread=False, isolation=False).run()
     with pytest.raises(
@@ -193,11 +193,11 @@ async def test_what_code_declares_no_call_changes(app: Tidemill) -> None:
 
 async def test_overrides_join_and_are_cleared_one_by_one(app: Tidemill) -> None:
     await app.schedules.upsert("x", task(app, "sweep"), every=60)
-    await app.schedules.override("x", by="ann", jitter=5, until=START + 1e6)
+    await app.schedules.override("x", by="ann", jitter=5, until=START_TIME + 1e6)
     view = await app.schedules.override("x", by="bob", reason="night", cron="0 4 * * *", tz="Asia/Tokyo")
     assert (view.settings.every, view.settings.cron, view.settings.jitter) == (None, "0 4 * * *", 5)
     assert view.override is not None
-    assert (view.override.by, view.override.until) == ("bob", START + 1e6)
+    assert (view.override.by, view.override.until) == ("bob", START_TIME + 1e6)
     view = await app.schedules.clear_override("x", "cron", "tz")
     assert (view.settings.every, view.settings.cron, view.settings.jitter) == (60, None, 5)
     assert (await app.schedules.clear_override("x")).override is None
@@ -210,7 +210,7 @@ async def test_overrides_join_and_are_cleared_one_by_one(app: Tidemill) -> None:
         await app.schedules.clear_override("x", "corn")
 
 
-async def test_thousands_page_by_page(app: Tidemill) -> None:
+async def test_thousands_of_schedules_are_listed_in_pages(app: Tidemill) -> None:
     job = task(app, "refresh").job
     await app.schedules.upsert_many(
         [(f"feed-{number}", job(number), {"every": 3600}) for number in range(1050)]
@@ -236,7 +236,7 @@ async def test_nothing_is_changed_when_one_of_many_is_wrong(app: Tidemill) -> No
     assert await app.schedules.counts() == {}
 
 
-async def test_two_who_change_one_at_once_both_do(app: Tidemill) -> None:
+async def test_two_concurrent_changes_both_apply(app: Tidemill) -> None:
     await app.schedules.upsert("x", task(app, "sweep"), every=60)
     await asyncio.gather(
         app.schedules.pause("x", reason="why"),
@@ -248,8 +248,8 @@ async def test_two_who_change_one_at_once_both_do(app: Tidemill) -> None:
     assert bytes(view.arguments) == b'{"deep":true}'
 
 
-async def test_who_run_it_at_once_are_answered_the_same_job(app: Tidemill) -> None:
-    """However late one learns of the other, no answer and no history names a job there is not."""
+async def test_concurrent_run_now_calls_return_the_same_job(app: Tidemill) -> None:
+    """However late one call sees the other, no reply and no history names a job that does not exist."""
     await app.schedules.upsert("x", task(app, "sweep"), every=60)
     jobs = await asyncio.gather(*(app.schedules.run_now("x") for _ in range(3)))
     assert {job.id for job in jobs} == {(await jobs[0].status()).id}
@@ -257,12 +257,12 @@ async def test_who_run_it_at_once_are_answered_the_same_job(app: Tidemill) -> No
     assert [past.job for past in (await app.schedules.get("x")).history] == [jobs[0].id]
 
 
-async def test_who_remove_it_at_once_are_told_of_one(app: Tidemill) -> None:
+async def test_concurrent_removals_count_one(app: Tidemill) -> None:
     await app.schedules.upsert("x", task(app, "sweep"), every=60)
     assert sorted(await asyncio.gather(app.schedules.remove("x"), app.schedules.remove("x"))) == [0, 1]
 
 
-async def test_what_no_page_can_list_is_named(app: Tidemill) -> None:
+async def test_an_invalid_list_option_is_named(app: Tidemill) -> None:
     with pytest.raises(ConfigurationError, match=r"states: must be one of active, paused, .* is 'dead'"):
         await app.schedules.list(states=["dead"])
     with pytest.raises(ConfigurationError, match="origin: must be one of declared, dynamic, is 'code'"):
@@ -270,30 +270,64 @@ async def test_what_no_page_can_list_is_named(app: Tidemill) -> None:
 
 
 async def test_start_may_be_a_datetime(app: Tidemill) -> None:
-    start = datetime.fromtimestamp(START, UTC) + timedelta(days=1)
+    start = datetime.fromtimestamp(START_TIME, UTC) + timedelta(days=1)
     view = await app.schedules.upsert("x", task(app, "sweep"), every=60, start=start)
     assert view.next[0] == start.timestamp()
 
 
-async def test_what_cannot_be_read_hides_nothing(app: Tidemill) -> None:
-    """Of a newer version, or damaged by hand."""
+async def test_an_unreadable_schedule_hides_no_other(app: Tidemill) -> None:
+    """A schedule written by a newer version, or damaged by hand."""
     await app.schedules.upsert("fine", task(app, "sweep"), every=60)
     now = (await app.store.read_clock()).wall
-    odd = Next(name="dynamic", state="active", record=b'{"name":7}', due=now - 100)
-    await app.store.advance([Advance(kind=Kind.SCHEDULE, id="odd", expected=0, next=odd)])
+    odd = DocumentUpdate(name="dynamic", state="active", record=b'{"name":7}', due=now - 100)
+    await app.store.advance([Advance(kind=DocumentKind.SCHEDULE, id="odd", expected=0, next=odd)])
     assert [view.name for view in (await app.schedules.list()).schedules] == ["fine"]
     with pytest.raises(ConfigurationError, match="schedule 'odd': its record is of a newer version"):
         await app.schedules.get("odd")
-    told: list[ChoreBroke] = []
-    app.on(ChoreBroke)(told.append)
+    events: list[MaintenanceCrashed] = []
+    app.on(MaintenanceCrashed)(events.append)
     await app.worker(until_idle=True, heartbeat_thread=False, isolation=False).run()
-    assert [event.chore for event in told] == ["schedule odd"]
+    assert [event.operation for event in events] == ["schedule odd"]
     await app.schedules.upsert("odd", task(app, "sweep"), every=60)
     assert await app.schedules.remove("odd") == 1
 
 
-async def test_a_unique_key_comes_through(app: Tidemill) -> None:
+async def test_a_unique_key_reaches_the_job(app: Tidemill) -> None:
     unique = Unique("u", on_conflict="replace", period=timedelta(minutes=5))
     await app.schedules.upsert("x", task(app, "sweep").using(unique=unique), every=60)
     job = await (await app.schedules.run_now("x")).status()
     assert (job.unique_key, job.unique_until) == ("u", job.created + 300)
+
+
+NOON = datetime(2030, 6, 1, 12, tzinfo=UTC).timestamp()
+
+
+def program() -> tuple[Tidemill, list[str]]:
+    app, ran = Tidemill("memory://"), list[str]()
+
+    @app.task(name="note")
+    async def note(text: str) -> None:
+        ran.append(text)
+
+    app.schedule("nightly", note.job("night"), cron="0 3 * * *", tz="Asia/Shanghai")
+    return app, ran
+
+
+def test_a_day_has_one_night() -> None:
+    app, ran = program()
+    with testing.kit(app, start=NOON) as kit:
+        kit.run_for(86_400)
+        assert ran == ["night"]
+        assert kit.run(app.schedules.get("nightly")).last_job == "nightly@2030-06-01T19:00:00Z"
+        kit.run_for(3 * 86_400)
+        assert ran == ["night"] * 4
+
+
+async def test_the_async_kit_fires_schedules_too() -> None:
+    app, ran = program()
+    async with testing.kit(app, start=NOON) as kit:
+        await kit.run_for(86_400)
+        assert ran == ["night"]
+        await app.schedules.run_now("nightly")
+        await kit.run_until_idle()
+        assert ran == ["night", "night"]

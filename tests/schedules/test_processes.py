@@ -1,4 +1,4 @@
-"""Workers that are killed, for real and on every store: every tick has its job, and one (I12)."""
+"""Real worker processes are killed, on every store: every tick has exactly one job (I12)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.quotas.processes import Processes
+from tests.quotas.worker_processes import WorkerProcesses
 from tidemill import Filter, State, Tidemill
-from tidemill.contract.wakeups import agenda_topic
-from tidemill.core.courses import Kind
-from tidemill.schedules.deciding import job_id
+from tidemill.contract.coordination import worklist_topic
+from tidemill.core.documents import DocumentKind
+from tidemill.schedules.due_ticks import make_tick_job_id
 
 KILLS = int(os.environ.get("TIDEMILL_KILLED_LEADERS", "5"))
 
 
 @pytest.fixture(params=["sqlite", "redis", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A server is started for who asks for it."""
+    """Starts a server only for the tests that need it."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'jobs.db'}"
     return str(request.getfixturevalue(f"{request.param}_url"))
@@ -31,7 +31,7 @@ async def test_i12_killed_leaders_lose_and_double_no_tick(tmp_path: Path, url: s
     app, chance = Tidemill(url), random.Random(5)
     start = float(int(app.clock.wall()) + 3)
     environment = {"TIDEMILL_URL": url, "START": str(start)}
-    processes = Processes("tests.schedules.killed_worker", environment, tmp_path / "output.txt")
+    processes = WorkerProcesses("tests.schedules.killed_worker", environment, tmp_path / "output.txt")
     try:
         async with app:
             await processes.start(3)
@@ -50,10 +50,10 @@ async def test_i12_killed_leaders_lose_and_double_no_tick(tmp_path: Path, url: s
 
 
 async def _ticked(app: Tidemill) -> None:
-    """Some schedule has made a job since."""
+    """Waits until a schedule has created another job."""
     before = await _jobs(app)
     while await _jobs(app) == before:
-        listener = app.store.listen([agenda_topic(Kind.SCHEDULE)])
+        listener = app.store.listen([worklist_topic(DocumentKind.SCHEDULE)])
         listener.arm()
         await listener.wait(0.2)
         listener.close()
@@ -64,11 +64,11 @@ async def _jobs(app: Tidemill) -> int:
 
 
 async def _check(app: Tidemill, name: str, start: float) -> None:
-    """From its first tick to its last without a gap; how many have ended is the workers' business."""
+    """Checks that ticks have no gap from first to last; the workers decide how many have ended."""
     view = await app.schedules.get(name)
     found = await app.inspect.find(Filter(states=tuple(State)), limit=1000)
     made = sorted(job.id for job in found.jobs if job.id.startswith(f"{name}@"))
     last = view.history[-1].tick
     first = max(start, math.ceil(view.created))  # a slow machine may be late with the first worker
-    assert made == [job_id(name, first + count) for count in range(int(last - first) + 1)]
+    assert made == [make_tick_job_id(name, first + count) for count in range(int(last - first) + 1)]
     assert len(made) >= KILLS // 2

@@ -1,4 +1,4 @@
-"""A certificate for this machine's loopback, made when it is needed and gone with its folder."""
+"""A certificate for the loopback address, created on demand in a temporary folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = "subjectAltName=DNS:localhost,IP:127.0.0.1"
 
 
 class Certificate:
-    """It signed itself: a client trusts it by being given `path` as its authority."""
+    """A self-signed certificate: a client trusts it if `path` is its authority."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "certificate.pem"
@@ -24,7 +24,7 @@ class Certificate:
         subprocess.run(["openssl", *words, *files], check=True, capture_output=True)
 
     def context(self) -> ssl.SSLContext:
-        """For the server's side."""
+        """Returns the TLS context of the server."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(self.path, self.key)
         return context
@@ -32,7 +32,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Tls:
-    """A server that speaks TLS, and the file of the authority that vouches for it."""
+    """A TLS server, and the file of its certificate authority."""
 
     url: str
     authority: Path

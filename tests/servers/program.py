@@ -1,4 +1,5 @@
-"""A server program as a child process: it can be killed, paused and started again, and never outlives us."""
+"""A server program as a child process: it can be killed, paused and restarted, and never outlives the
+tests."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 
 HOST = "127.0.0.1"
-# Below the ports that the system gives to outgoing connections: a client that reconnects to
-# a dead server there can end up connected to itself. And with room for a cluster's bus, 10 000 above.
+# Below the ports that the system gives to outgoing connections: a client that reconnects to a dead server
+# there can end up connected to itself. A cluster's bus, 10 000 above, also fits.
 PORTS = range(12_000, 22_000)
 
 
@@ -31,12 +32,13 @@ def free_port() -> int:
 
 
 def first_new_enough(programs: Iterable[Path], least: int) -> Path:
-    """The first that is there and of a version that Tidemill supports; a system may have an old one."""
+    """Returns the first installed program of a version that Tidemill supports; a system may have an old
+    one."""
     return new_enough(programs, least)[0]
 
 
 def new_enough(programs: Iterable[Path], least: int) -> list[Path]:
-    """All installed programs of a supported version, each once, in the given order."""
+    """Returns all installed programs of a supported version, each once, in the given order."""
     found: dict[Path, Path] = {}
     rejected = []
     for program in programs:
@@ -54,16 +56,18 @@ def new_enough(programs: Iterable[Path], least: int) -> list[Path]:
     return list(found.values())
 
 
-def wait_until(said: Callable[[], bool], what: str, *, seconds: float = 30) -> None:
+def wait_until(condition: Callable[[], bool], what: str, *, seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
-    while not said():
+    while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {seconds:g} s for {what}")
         time.sleep(0.01)
 
 
 def ends_with_us() -> Callable[[], None] | None:
-    """A test process that is killed ends nothing; on Linux the kernel does it then."""
+    """Returns a function that makes the kernel kill a child together with its parent (Linux only).
+
+    A killed test process cannot end its children itself."""
     if sys.platform != "linux":
         return None
     prctl, dies_with_parent = ctypes.CDLL(None).prctl, 1
@@ -71,7 +75,7 @@ def ends_with_us() -> Callable[[], None] | None:
 
 
 class Program:
-    """One run of a program. `ends` is the signal that it takes as a request to stop at once."""
+    """One run of a program. `ends` is the signal for an immediate stop."""
 
     def __init__(
         self,
@@ -105,12 +109,12 @@ class Program:
     def running(self) -> bool:
         return self._process.poll() is None
 
-    def answers(self, asked: Callable[[], bool], *, seconds: float = 30) -> None:
-        """Wait until `asked` says so. A program that ended instead shows what it wrote."""
+    def answers(self, condition: Callable[[], bool], *, seconds: float = 30) -> None:
+        """Waits until `asked` returns true. If the program ends instead, the error shows its output."""
         deadline = time.monotonic() + seconds
         while True:
             with suppress(OSError):
-                if asked():
+                if condition():
                     return
             if not self.running or time.monotonic() > deadline:
                 written = self._log.read_text(encoding="utf-8", errors="replace")[-2000:]
@@ -124,8 +128,8 @@ class Program:
         _send(self._family(), signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL, children included: what a machine that lost its power leaves behind."""
-        self.pause()  # so that it has no further child meanwhile
+        """Kills the program and its children with SIGKILL, like a power failure."""
+        self.pause()  # prevents new children meanwhile
         family = self._family()
         _send(family, signal.SIGKILL)
         self._process.wait()
@@ -143,7 +147,8 @@ class Program:
             self.kill()
 
     def _family(self) -> set[int]:
-        """PostgreSQL's children are in process groups of their own: only their parent tells."""
+        """Returns the process and its descendants. PostgreSQL's children are in separate process groups, so
+        only their parent id identifies them."""
         if not self.running:
             return set()
         return {self.pid} | {pid for pid, parent in _processes().items() if parent == self.pid}
@@ -156,7 +161,8 @@ def _send(pids: Iterable[int], what: signal.Signals) -> None:
 
 
 def _processes() -> dict[int, int]:
-    """Every process alive with its parent. A zombie is not: a container may have nobody to bury it."""
+    """Returns every living process with its parent. Zombies are left out: a container may have no process
+    that reaps them."""
     if Path("/proc/self/stat").exists():  # a slim container has no `ps`
         lines = [_stat(file) for file in Path("/proc").glob("[0-9]*/stat")]
     else:
@@ -166,9 +172,9 @@ def _processes() -> dict[int, int]:
 
 
 def _stat(file: Path) -> str:
-    """Without the program's name, which is in brackets and may hold anything."""
+    """Returns the fields after the program's name, which is in brackets and may contain anything."""
     try:
         pid, _, rest = file.read_text(encoding="utf-8", errors="replace").partition(" (")
-    except OSError:  # it ended since it was listed
+    except OSError:  # it ended after it was listed
         return ""
     return f"{pid} {rest.rpartition(')')[2]}"

@@ -1,13 +1,13 @@
-"""A network that fails on demand: a TCP proxy in front of a server, in the test's own event loop.
+"""A network with faults on demand: a TCP proxy in front of a server, in the test's event loop.
 
     async with Proxy(server.port) as proxy:
         store = connect(proxy.port)
-        lost = proxy.cut_after(0)   # the server does what it is asked; the answer is lost
+        lost = proxy.cut_after(0)   # the server executes the request; the reply is lost
         await store.insert(...)
-        await lost                  # it really was
+        await lost                  # the reply was lost
 
-With `tls` it speaks TLS to the client and plainly to the server: not every server can.
-"""
+With `tls`, it speaks TLS to the client and plain TCP to the server, because not every server supports
+TLS."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from typing import Self
 
 from tests.servers.program import HOST, free_port
 
-# Zero seconds to deliver what is left: closing sends a reset.
-AT_ONCE = struct.pack("ii", 1, 0)
+# Zero seconds to deliver the rest: closing sends a reset.
+LINGER_ZERO = struct.pack("ii", 1, 0)
 CHUNK = 1 << 16
 
 
 class Proxy:
-    """`connections` counts those there ever were. `delay` holds every piece of an answer so many seconds."""
+    """The proxy. `connections` counts all connections so far. `delay` holds every piece of a reply for
+    these seconds."""
 
     def __init__(self, target: int, *, tls: ssl.SSLContext | None = None) -> None:
         self.port = free_port()
@@ -36,14 +37,14 @@ class Proxy:
         self._tls = tls
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._links: set[Link] = set()
+        self._links: set[ProxyConnection] = set()
         self._passing = asyncio.Event()
         self._passing.set()
         self._cut: asyncio.Future[None] | None = None
         self._left = 0
 
     async def refuse(self) -> None:
-        """As if nothing listened: new connections are refused. Those there are go on."""
+        """Refuses new connections, as if no server listened. Existing ones continue."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -53,26 +54,27 @@ class Proxy:
             self._server = await asyncio.start_server(self._serve, HOST, self.port, ssl=self._tls)
 
     def reset(self) -> None:
-        """Every connection breaks, seen from both sides."""
+        """Breaks every connection on both sides."""
         for link in self._links:
             link.reset()
 
     def cut_after(self, count: int) -> asyncio.Future[None]:
-        """After so many more bytes of answers, to whomever, the connection that carried them breaks."""
+        """Breaks the connection that carries the reply after `count` more bytes of replies."""
         self._left = count
         self._cut = asyncio.get_running_loop().create_future()
         return self._cut
 
     def hold(self) -> None:
-        """Nothing passes, in either direction, and nobody is told: a cable that was pulled."""
+        """Holds all data in both directions without an error, like a pulled cable."""
         self._passing.clear()
 
     def release(self) -> None:
-        """What was held arrives late, as it does after a network's silence."""
+        """Delivers the held data late, like after an outage of the network."""
         self._passing.set()
 
     def forget(self) -> None:
-        """The server's ends are closed and the clients are not told: what a firewall's restart leaves."""
+        """Closes the server's side of all connections and leaves the clients' side open, like a restarted
+        firewall."""
         for link in self._links:
             link.forget()
 
@@ -83,7 +85,7 @@ class Proxy:
         self._tasks.add(task)
         try:
             await self._carry(reader, writer)
-        except OSError:  # nobody there: the client sees what it would see without us
+        except OSError:  # no server: the client sees the same as without the proxy
             _abort(writer)
         except asyncio.CancelledError:
             pass  # the test is over
@@ -91,7 +93,7 @@ class Proxy:
             self._tasks.discard(task)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = Link(reader, writer, *await asyncio.open_connection(HOST, self._target))
+        link = ProxyConnection(reader, writer, *await asyncio.open_connection(HOST, self._target))
         self._links.add(link)
         try:
             async with asyncio.TaskGroup() as both:
@@ -102,20 +104,20 @@ class Proxy:
             self._links.discard(link)
             link.reset()
 
-    async def _questions(self, link: Link) -> None:
-        while data := await link.asked():
+    async def _questions(self, link: ProxyConnection) -> None:
+        while data := await link.read_request():
             await self._passing.wait()
             link.ask(data)
         link.no_more_questions()
 
-    async def _answers(self, link: Link) -> None:
+    async def _answers(self, link: ProxyConnection) -> None:
         while data := await link.answered():
             if self.delay:
                 await asyncio.sleep(self.delay)
             await self._passing.wait()
             if self._cut is not None and len(data) >= self._left:
                 link.answer(data[: self._left])
-                if not self._cut.cancelled():  # by a test that no longer waits for it
+                if not self._cut.cancelled():  # by a test that no longer awaits it
                     self._cut.set_result(None)
                 self._cut = None
                 await link.delivered()
@@ -136,8 +138,8 @@ class Proxy:
         await asyncio.gather(*tasks)
 
 
-class Link:
-    """One connection: what the client says to the proxy, and the proxy to the server."""
+class ProxyConnection:
+    """One connection from the client to the proxy, and from the proxy to the server."""
 
     def __init__(
         self,
@@ -150,7 +152,7 @@ class Link:
         self._from_server, self._to_server = from_server, to_server
         self._forgotten = False
 
-    async def asked(self) -> bytes:
+    async def read_request(self) -> bytes:
         return await _read(self._from_client)
 
     async def answered(self) -> bytes:
@@ -180,7 +182,7 @@ class Link:
         _abort(self._to_server)
 
     async def closed(self) -> None:
-        """Both ends, after what was written has arrived."""
+        """Waits until both sides are closed and all data is delivered."""
         for writer in (self._to_client, self._to_server):
             writer.close()
             with suppress(OSError):
@@ -192,7 +194,7 @@ class Link:
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:
-    """Nothing at the end, whichever way the other side ended."""
+    """Reads data; empty at the end, also after a reset."""
     try:
         return await reader.read(CHUNK)
     except OSError:
@@ -201,6 +203,6 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
 
 def _abort(writer: asyncio.StreamWriter) -> None:
     if not writer.transport.is_closing():
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_ZERO)
     with suppress(AttributeError):  # Python 3.11.2 cannot abort a TLS connection that has ended
         writer.transport.abort()

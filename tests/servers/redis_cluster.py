@@ -1,4 +1,4 @@
-"""A private Redis Cluster: three nodes that share the slots; one that a test will lose gets a replica."""
+"""A private Redis Cluster: three nodes that share the slots. A node that a test kills gets a replica."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class RedisCluster:
 
     @property
     def url(self) -> str:
-        """Any node tells where the others are."""
+        """The URL of one node, which knows the addresses of the others."""
         return self.nodes[0].url
 
     def node_of(self, key: str) -> Redis:
-        """Who serves the key."""
+        """Returns the node that serves the key."""
         with self.nodes[0].client() as client:
             slot = client.execute_command("CLUSTER KEYSLOT", key)
             for first, last, (_, port, *_), *_ in client.execute_command("CLUSTER SLOTS"):
@@ -38,26 +38,26 @@ class RedisCluster:
         raise LookupError(f"nobody serves slot {slot}")
 
     def move(self, key: str, to: Redis) -> None:
-        """Give the key's slot to another node, with everything in it, as an operator who rebalances does."""
+        """Moves the key's slot with its content to another node, like an operator who rebalances."""
         giver = self.node_of(key)
-        with giver.client() as gives, to.client() as takes:
-            slot = gives.execute_command("CLUSTER KEYSLOT", key)
-            names = {client: client.execute_command("CLUSTER MYID") for client in (gives, takes)}
-            takes.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", names[gives])
-            gives.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", names[takes])
-            while keys := gives.execute_command("CLUSTER GETKEYSINSLOT", slot, 100):
-                gives.execute_command("MIGRATE", HOST, to.port, "", 0, 5000, "KEYS", *keys)
-            for client in (takes, gives):
-                client.execute_command("CLUSTER SETSLOT", slot, "NODE", names[takes])
+        with giver.client() as sender, to.client() as receiver:
+            slot = sender.execute_command("CLUSTER KEYSLOT", key)
+            names = {client: client.execute_command("CLUSTER MYID") for client in (sender, receiver)}
+            receiver.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", names[sender])
+            sender.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", names[receiver])
+            while keys := sender.execute_command("CLUSTER GETKEYSINSLOT", slot, 100):
+                sender.execute_command("MIGRATE", HOST, to.port, "", 0, 5000, "KEYS", *keys)
+            for client in (receiver, sender):
+                client.execute_command("CLUSTER SETSLOT", slot, "NODE", names[receiver])
 
     def add_replica(self, node: Redis) -> Redis:
-        """One that takes the node's part when it is gone, as the others see to."""
+        """Adds a replica, which the other nodes promote if the node dies."""
         replica = self._open.enter_context(_Node())
         with node.client() as follows, replica.client() as client:
             name = follows.execute_command("CLUSTER MYID")
             client.execute_command("CLUSTER MEET", HOST, node.port)
             self.nodes.append(replica)
-            wait_until(lambda: all(map(self._sees_everybody, self.nodes)), "the replica to be met")
+            wait_until(lambda: all(map(self._is_complete, self.nodes)), "the replica to be met")
             client.execute_command("CLUSTER REPLICATE", name)
             wait_until(lambda: client.info("replication").get("master_link_status") == "up", "it to follow")
         return replica
@@ -68,13 +68,13 @@ class RedisCluster:
                 client.execute_command("CLUSTER SET-CONFIG-EPOCH", number + 1)
                 client.execute_command("CLUSTER ADDSLOTS", *range(number, SLOTS, len(self.nodes)))
                 client.execute_command("CLUSTER MEET", HOST, self.nodes[0].port)
-        wait_until(lambda: all(map(self._sees_everybody, self.nodes)), "the nodes of the cluster to meet")
+        wait_until(lambda: all(map(self._is_complete, self.nodes)), "the nodes of the cluster to meet")
 
-    def _sees_everybody(self, node: Redis) -> bool:
+    def _is_complete(self, node: Redis) -> bool:
         with node.client() as client:
-            told = client.execute_command("CLUSTER INFO")
+            info = client.execute_command("CLUSTER INFO")
             nodes = client.execute_command("CLUSTER NODES")
-        return told["cluster_state"] == "ok" and len(nodes) == len(self.nodes)
+        return info["cluster_state"] == "ok" and len(nodes) == len(self.nodes)
 
     def __enter__(self) -> Self:
         with ExitStack() as opening:

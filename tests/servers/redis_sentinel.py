@@ -1,4 +1,4 @@
-"""A private Redis with a replica, and sentinels that make the replica the primary when the first is gone."""
+"""A private Redis with a replica, and sentinels that promote the replica if the primary dies."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class _Sentinel(Redis):
         self._settings = {
             **{name: self._settings[name] for name in ("port", "bind", "dir")},
             "sentinel monitor": f"{NAME} {HOST} {primary.port} {quorum}",
-            # A busy machine answers late; what looks dead too soon is failed over once more.
+            # A busy machine answers late; a short timeout would cause a second failover.
             "sentinel down-after-milliseconds": f"{NAME} 5000",
             "sentinel failover-timeout": f"{NAME} 3000",
         }
 
 
 class RedisSentinel:
-    """`primary` and `replica` change their parts in a failover."""
+    """The servers. `primary` and `replica` swap in a failover."""
 
     name = NAME
 
     def __init__(self, sentinels: int = 1) -> None:
-        # The first copy does not wait for further replicas, which would be five seconds.
+        # The first copy does not wait five seconds for further replicas.
         self.primary = Redis(append_only=True, repl_diskless_sync_delay=0)
         follows = f"{HOST} {self.primary.port}"
         self.replica = Redis(append_only=True, repl_diskless_sync_delay=0, replicaof=follows)
@@ -41,48 +41,53 @@ class RedisSentinel:
         self._open = ExitStack()
 
     def fail_over(self) -> None:
-        """Kill the primary and wait until the replica has its part and every sentinel knows."""
+        """Kills the primary and waits until the replica is promoted and every sentinel knows."""
         self.primary.kill()
         self.primary, self.replica = self.replica, self.primary
         wait_until(self._begins, "a sentinel to begin the failover")
         wait_until(lambda: all(map(self._agrees, self.sentinels)), "the sentinels to fail over")
 
     def come_back(self) -> None:
-        """Start what was killed as the replica it is now; the sentinels would take ten seconds to tell it."""
+        """Restarts the killed server as the new replica; the sentinels would take ten seconds to
+        reconfigure it."""
         with (self.replica.folder / "redis.conf").open("a", encoding="utf-8") as configured:
             configured.write(f"replicaof {HOST} {self.primary.port}\n")
         self.replica.start()
         wait_until(self._follows, "the replica to follow")
 
     def _begins(self) -> bool:
-        """They would notice by themselves; being told saves the seconds until then."""
+        """Requests a failover from the sentinels, which saves the seconds until they notice by themselves."""
         with self.sentinels[0].client() as client:
             try:
                 client.execute_command("SENTINEL FAILOVER", NAME)
             except redis.ResponseError as refusal:
-                if "NOGOODSLAVE" not in str(refusal):  # it has not yet looked at the replica
+                if "NOGOODSLAVE" not in str(refusal):  # it has not checked the replica yet
                     raise
                 return False
         return True
 
     def _agrees(self, sentinel: Redis) -> bool:
-        """It tells the new address before it is done; what it says of the primary changes last."""
+        """Returns whether the sentinel has finished. It announces the new address earlier; its state of the
+        primary changes last."""
         with sentinel.client() as client:
             return bool(client.execute_command("SENTINEL MASTERS")[NAME]["port"] == self.primary.port)
 
-    def _knows_everybody(self, sentinel: Redis) -> bool:
+    def _is_complete(self, sentinel: Redis) -> bool:
         with sentinel.client() as client:
-            told = client.execute_command("SENTINEL MASTERS")[NAME]
+            master = client.execute_command("SENTINEL MASTERS")[NAME]
         others = len(self.sentinels) - 1
-        return (told["num-slaves"], told["num-other-sentinels"]) == (1, others) and told["is_master"]
+        return (master["num-slaves"], master["num-other-sentinels"]) == (1, others) and master["is_master"]
 
     def _follows(self) -> bool:
         try:
             with self.replica.client() as client:
-                told = client.info("replication")
-        except redis.ConnectionError:  # whose part changes sends everybody away
+                replication = client.info("replication")
+        except redis.ConnectionError:  # a server that changes its role disconnects all clients
             return False
-        return (told.get("master_port"), told.get("master_link_status")) == (self.primary.port, "up")
+        return (replication.get("master_port"), replication.get("master_link_status")) == (
+            self.primary.port,
+            "up",
+        )
 
     def __enter__(self) -> Self:
         with ExitStack() as opening:
@@ -91,9 +96,7 @@ class RedisSentinel:
             wait_until(self._follows, "the replica to follow")
             for sentinel in self.sentinels:
                 opening.enter_context(sentinel)
-            wait_until(
-                lambda: all(map(self._knows_everybody, self.sentinels)), "the sentinels to look around"
-            )
+            wait_until(lambda: all(map(self._is_complete, self.sentinels)), "the sentinels to look around")
             self._open = opening.pop_all()
         return self
 

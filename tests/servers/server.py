@@ -1,4 +1,4 @@
-"""What a test may do to any of its servers: start, pause, kill, end, and start again."""
+"""The base class of all servers: start, pause, kill, end, and start again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tests.servers.program import Program, free_port
 
 
 class Server(ABC):
-    """Its port is its own from the beginning, its folder from the first start, both until it is closed."""
+    """One server. It keeps its port from its creation, and its folder from its first start, until it is
+    closed."""
 
     def __init__(self, kind: str) -> None:
         self.port = free_port()
@@ -27,7 +28,7 @@ class Server(ABC):
     def _answers(self) -> bool: ...
 
     def start(self) -> None:
-        """Also after `kill` or `end`: on the same port, with what the disk kept."""
+        """Starts the server; after `kill` or `end`, on the same port with the data of the disk."""
         if self._program is None:
             self.folder.mkdir(mode=0o700)
         self._program = self._launch()
@@ -44,18 +45,18 @@ class Server(ABC):
         return self._program
 
     def pause(self) -> None:
-        """Everything stands still, what serves those already connected too."""
+        """Pauses all its processes, including those that serve connected clients."""
         self._running.pause()
 
     def resume(self) -> None:
         self._running.resume()
 
     def kill(self) -> None:
-        """As if the power had gone."""
+        """Kills the server like a power failure."""
         self._running.kill()
 
     def end(self) -> None:
-        """In good order, without waiting for anybody."""
+        """Stops the server cleanly, without waiting for clients."""
         self._running.end()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The pooler keeps nothing of a session beyond a transaction, and everything within one."""
+"""The pooler keeps no session state beyond a transaction, and all of it within one."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_more_clients_than_connections_take_turns(pooler: Pooler) -> None:
         await client.close()
 
 
-async def test_who_leaves_in_a_transaction_leaves_nothing_behind(pooler: Pooler) -> None:
+async def test_a_client_that_disconnects_in_a_transaction_is_rolled_back(pooler: Pooler) -> None:
     first = await asyncpg.connect(pooler.url, statement_cache_size=0)
     await first.execute("CREATE TABLE kept (id int)")
     await first.execute("BEGIN; INSERT INTO kept VALUES (1)")
@@ -67,6 +67,6 @@ async def test_who_leaves_in_a_transaction_leaves_nothing_behind(pooler: Pooler)
     await second.close()
 
 
-async def test_what_pgbouncer_refuses_is_refused(pooler: Pooler) -> None:
+async def test_an_unsupported_startup_parameter_is_refused(pooler: Pooler) -> None:
     with pytest.raises(asyncpg.PostgresError, match="unsupported startup parameter: jit"):
         await asyncpg.connect(pooler.url, server_settings={"jit": "off"})

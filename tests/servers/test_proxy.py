@@ -1,4 +1,4 @@
-"""The proxy fails in exactly the way it was told to, and only then."""
+"""The proxy causes exactly the requested faults, and only then."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.servers.redis import Redis
 
 
 class Client:
-    """Says PING; a server answers +PONG."""
+    """Sends PING; a server answers +PONG."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -67,7 +67,7 @@ async def test_a_reset_is_heard(proxy: Proxy, client: Client) -> None:
         await client.hear()
 
 
-async def test_an_answer_is_cut_after_so_many_bytes(proxy: Proxy, client: Client) -> None:
+async def test_an_answer_is_cut_after_the_given_number_of_bytes(proxy: Proxy, client: Client) -> None:
     cut = proxy.cut_after(10)
     await client.ping()
     assert not cut.done()
@@ -76,13 +76,13 @@ async def test_an_answer_is_cut_after_so_many_bytes(proxy: Proxy, client: Client
     with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
         await client.hear(1)
     await cut
-    another = await connect(proxy)
-    assert await another.ping() == b"+PONG\r\n", "one cut is one cut"
-    await another.close()
+    second = await connect(proxy)
+    assert await second.ping() == b"+PONG\r\n", "one cut is one cut"
+    await second.close()
 
 
 async def test_a_lost_answer_was_given(redis_server: Redis, redis_prefix: str, proxy: Proxy) -> None:
-    """The server does what it was asked; only the asker does not learn of it."""
+    """The server executes the request; only the reply is lost."""
     reader, writer = await asyncio.open_connection(HOST, proxy.port)
     cut = proxy.cut_after(0)
     writer.write(f"SET {redis_prefix}:done yes\r\n".encode())
@@ -90,11 +90,11 @@ async def test_a_lost_answer_was_given(redis_server: Redis, redis_prefix: str, p
     with pytest.raises(ConnectionResetError):
         await reader.readexactly(1)
     writer.close()
-    with redis_server.client() as look:
-        assert look.get(f"{redis_prefix}:done") == "yes"
+    with redis_server.client() as direct:
+        assert direct.get(f"{redis_prefix}:done") == "yes"
 
 
-async def test_what_is_held_arrives_late(proxy: Proxy, client: Client) -> None:
+async def test_held_bytes_arrive_after_the_release(proxy: Proxy, client: Client) -> None:
     proxy.hold()
     client.ask()
     with pytest.raises(TimeoutError):
@@ -111,9 +111,9 @@ async def test_a_forgotten_connection_stays_silent(redis_server: Redis, proxy: P
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await client.hear()
-    another = await connect(proxy)
-    assert await another.ping() == b"+PONG\r\n"
-    await another.close()
+    second = await connect(proxy)
+    assert await second.ping() == b"+PONG\r\n"
+    await second.close()
 
 
 async def test_delay_holds_every_answer(proxy: Proxy, client: Client) -> None:
@@ -131,9 +131,9 @@ async def test_refusing_is_for_the_new_ones(proxy: Proxy, client: Client) -> Non
         await connect(proxy)
     assert await client.ping() == b"+PONG\r\n"
     await proxy.accept()
-    another = await connect(proxy)
-    assert await another.ping() == b"+PONG\r\n"
-    await another.close()
+    second = await connect(proxy)
+    assert await second.ping() == b"+PONG\r\n"
+    await second.close()
 
 
 async def test_without_a_server_the_client_is_reset() -> None:

@@ -1,4 +1,4 @@
-"""The tests' own servers do what the tests rely on."""
+"""The private servers do what the tests rely on."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pytest
 import redis
 
 from tests import servers
-from tests.servers.keys import Keys
-from tests.servers.postgres import GUARDED, PASSWORD, Postgres
+from tests.servers.postgres import PASSWORD, PASSWORD_USER, Postgres
 from tests.servers.program import HOST, first_new_enough
 from tests.servers.redis import Redis
 from tests.servers.redis_cluster import RedisCluster
+from tests.servers.redis_keys import RedisKeys
 from tests.servers.redis_sentinel import RedisSentinel
 
 pytest_plugins = ["pytester"]
 
-# What a PostgreSQL client says first; a server that runs answers with one letter.
+# The first message of a PostgreSQL client; a running server answers with one letter.
 ASKS_FOR_TLS = b"\0\0\0\x08\x04\xd2\x16\x2f"
 
 
@@ -94,15 +94,15 @@ def test_sentinels_make_the_replica_the_primary() -> None:
 
 
 def test_a_machine_without_servers_has_those_of_the_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody has to install a server to run the tests, and no test is skipped for want of one."""
-    redis_program = first_new_enough(servers.redis._in_the_wheel(), servers.redis.OLDEST)
-    postgres_program = first_new_enough(servers.postgres._in_the_wheel(), servers.postgres.OLDEST)
+    """Running the tests needs no installed server, and no test is skipped without one."""
+    redis_program = first_new_enough(servers.redis._find_in_wheel(), servers.redis.MIN_VERSION)
+    postgres_program = first_new_enough(servers.postgres._find_in_wheel(), servers.postgres.MIN_VERSION)
     monkeypatch.setattr(servers.redis, "redis_program", lambda: redis_program)
     monkeypatch.setattr(servers.postgres, "postgres_programs", lambda: postgres_program.parent)
     with Redis() as first, first.client() as client:
         assert client.ping()
-    with Postgres() as second, second.client() as looks:
-        assert looks.execute("SELECT 1").fetchone() == (1,)
+    with Postgres() as second, second.client() as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_a_server_that_cannot_start_says_why() -> None:
@@ -136,7 +136,7 @@ def test_postgres_keeps_what_it_acknowledged_through_a_kill() -> None:
 
 def test_postgres_asks_the_guarded_user_for_a_password(postgres_server: Postgres) -> None:
     with psycopg.connect(postgres_server.guarded_url) as client:
-        assert client.execute("SELECT current_user").fetchone() == (GUARDED,)
+        assert client.execute("SELECT current_user").fetchone() == (PASSWORD_USER,)
     wrong = postgres_server.guarded_url.replace(PASSWORD, "wrong")
     with pytest.raises(psycopg.OperationalError, match="password"), psycopg.connect(wrong):
         pass
@@ -144,7 +144,7 @@ def test_postgres_asks_the_guarded_user_for_a_password(postgres_server: Postgres
 
 @pytest.mark.parametrize("turn", ["first", "second"])
 def test_every_test_finds_the_database_empty(turn: str, postgres_url: str) -> None:
-    """One leaves a schema, a table and an open transaction behind; the other would trip over them."""
+    """One test leaves a schema, a table and an open transaction; the other would fail because of them."""
     client = psycopg.connect(postgres_url)
     client.execute("CREATE SCHEMA mine; CREATE TABLE mine.jobs (id int); CREATE TABLE jobs (id int)")
     client.commit()
@@ -153,7 +153,9 @@ def test_every_test_finds_the_database_empty(turn: str, postgres_url: str) -> No
 
 
 @pytest.mark.parametrize("turn", ["first", "second"])
-def test_every_test_finds_redis_empty(turn: str, redis_url: str, redis_prefix: str, redis_keys: Keys) -> None:
+def test_every_test_finds_redis_empty(
+    turn: str, redis_url: str, redis_prefix: str, redis_keys: RedisKeys
+) -> None:
     with redis.Redis.from_url(redis_url) as client:
         assert client.dbsize() == 0
         client.set(f"{redis_prefix}:job", "one")
@@ -193,3 +195,16 @@ def assert_nothing_is_left(server: Redis | Postgres) -> None:
     assert not server.folder.exists()
     with pytest.raises(ProcessLookupError):
         os.kill(server.pid, 0)
+
+
+@pytest.mark.parametrize("turn", ["first", "second"])
+def test_every_test_finds_the_tables_as_they_were_prepared(turn: str, prepared_postgres_url: str) -> None:
+    with psycopg.connect(prepared_postgres_url, autocommit=True) as client:
+        versions = client.execute("SELECT count(*) FROM tidemill.migrations").fetchone()
+        assert versions is not None
+        assert versions[0] > 0
+        client.execute("DELETE FROM tidemill.migrations")
+        row = client.execute(
+            "INSERT INTO tidemill.arrivals (id, task, payload) VALUES ('a', 't', '{}') RETURNING seq"
+        ).fetchone()
+        assert row == (1,), "its numbers begin anew too"

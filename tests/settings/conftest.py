@@ -1,4 +1,4 @@
-"""A working directory and an environment with nothing of ours in them."""
+"""A working directory and an environment without any Tidemill settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""X5: what an application makes of its settings."""
+"""The effect of settings on an application (X5)."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def test_a_file_declares_queues_and_fills_in_what_code_leaves_out(
         app.queue("feeds", weight=3)
 
 
-def test_code_may_say_none_where_a_file_has_a_limit(folder: Path) -> None:
+def test_code_may_remove_a_limit_of_the_file(folder: Path) -> None:
     (folder / "tidemill.toml").write_text("[queues.feeds]\nconcurrency = 2\n")
     assert Tidemill("memory://").queue("feeds", concurrency=None).concurrency is None
 
 
-async def test_what_the_deployment_declares_is_written_to_the_store(
+async def test_queues_of_the_settings_are_written_to_the_store(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "tidemill.toml").write_text("[queues.feeds]\nkeep_done = { count = 5 }\n")
@@ -88,7 +88,7 @@ def test_a_store_that_cannot_be_used_names_where_it_came_from_x5(
     assert "sk-secret" not in str(caught.value)
     assert Tidemill("memory://").url.scheme == "memory"
     own = Tidemill(store=MemoryStore())
-    assert own.brings_store
+    assert own.has_own_store
     assert str(own.url) == "a store of the program's own"
 
 
@@ -121,12 +121,12 @@ asyncio.run(main())
 @pytest.mark.parametrize(
     ("level", "style", "lines"), [("", "", 0), ("debug", "", 2), ("debug", "console", 2)]
 )
-def test_a_worker_logs_as_it_is_set(folder: Path, level: str, style: str, lines: int) -> None:
-    """At `debug` the start and the end of a job are told."""
+def test_a_worker_logs_by_its_settings(folder: Path, level: str, style: str, lines: int) -> None:
+    """At level `debug` the start and the end of a job are logged."""
     environment = os.environ | {"TIDEMILL_LOG_LEVEL": level, "TIDEMILL_LOG_FORMAT": style}
     command = [sys.executable, "-c", PROGRAM]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder, env=environment)
-    told = [line for line in done.stderr.splitlines() if "send" in line]
-    assert len(told) >= lines
-    assert bool(told) == bool(lines)
-    assert all(line.startswith("{") != (style == "console") for line in told)
+    logged = [line for line in done.stderr.splitlines() if "send" in line]
+    assert len(logged) >= lines
+    assert bool(logged) == bool(lines)
+    assert all(line.startswith("{") != (style == "console") for line in logged)

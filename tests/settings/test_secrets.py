@@ -1,4 +1,4 @@
-"""X5: a secret of the environment is shown nowhere: no error, no repr, no list of settings."""
+"""A secret of the environment is never shown: in no error, repr or list of settings (X5)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tidemill import Tidemill, TidemillError
 from tidemill.settings import Settings
 from tidemill.settings.catalogue import CATALOGUE
-from tidemill.urls import mask
+from tidemill.store_url import mask_url
 
 SECRET = "sk-0123456789"  # noqa: S105 - what must not be shown
 URLS = [
@@ -37,8 +37,8 @@ URLS = [
 
 @pytest.mark.parametrize("url", URLS)
 def test_masked_urls_have_no_secrets(url: str) -> None:
-    assert SECRET not in mask(url)
-    assert mask(mask(url)) == mask(url)
+    assert SECRET not in mask_url(url)
+    assert mask_url(mask_url(url)) == mask_url(url)
 
 
 @pytest.mark.parametrize("variable", ["TIDEMILL_URL", "REDIS_URL", "DATABASE_URL"])
@@ -61,11 +61,11 @@ def test_a_url_of_the_environment_is_shown_masked(
         assert refused.__suppress_context__ or refused.__context__ is None
 
 
-def test_where_a_file_is_is_shown() -> None:
-    assert mask("memory://") == "memory://"
-    assert mask("sqlite:////home/me@work/jobs.db") == "sqlite:////home/me@work/jobs.db"
-    assert mask("sqlite:///jobs.db?key=1") == "sqlite:///jobs.db?***"
-    assert mask("redis://host:6379/0") == "redis://***"
+def test_the_path_of_a_file_store_is_shown() -> None:
+    assert mask_url("memory://") == "memory://"
+    assert mask_url("sqlite:////home/me@work/jobs.db") == "sqlite:////home/me@work/jobs.db"
+    assert mask_url("sqlite:///jobs.db?key=1") == "sqlite:///jobs.db?***"
+    assert mask_url("redis://host:6379/0") == "redis://***"
 
 
 @pytest.mark.parametrize("setting", [name for name in CATALOGUE if name != "url"])
@@ -85,11 +85,11 @@ def test_variables_of_others_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> No
     assert SECRET not in str(vars(Settings.load()))
 
 
-def test_unread_variables_are_told_without_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unread_variables_are_listed_without_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMILL_TOKEN", SECRET)
-    told = str(*Settings.load().unread())
-    assert told.startswith("TIDEMILL_TOKEN is set and nobody reads it")
-    assert SECRET not in told
+    message = str(*Settings.load().unread())
+    assert message.startswith("TIDEMILL_TOKEN is set and has no effect")
+    assert SECRET not in message
 
 
 @pytest.mark.parametrize("arguments", [[], ["--json"]])
@@ -99,8 +99,8 @@ def test_doctor_shows_no_secret_x5(
     monkeypatch.setenv("REDIS_URL", f"{URLS[0]}?timeout=0.5")  # nobody is there to be waited for
     monkeypatch.setenv("DATABASE_URL", URLS[2])
     monkeypatch.setenv("TIDEMILL_TOKEN", SECRET)
-    another = ["doctor", "--url", f"{URLS[1]}?timeout=0.5"]
-    for command in (["doctor"], another, ["doctor", "--url", "sqlite:///jobs.db"]):
+    with_timeout = ["doctor", "--url", f"{URLS[1]}?timeout=0.5"]
+    for command in (["doctor"], with_timeout, ["doctor", "--url", "sqlite:///jobs.db"]):
         done = subprocess.run(
             [sys.executable, "-m", "tidemill", *command, *arguments],
             capture_output=True,

@@ -1,4 +1,4 @@
-"""X5: the TOML file: where it is found, and what it may not say."""
+"""The TOML file: where it is found, and what it refuses (X5)."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ max_length = 10
 """
 
 
-def test_a_file_says_everything(folder: Path) -> None:
+def test_a_file_may_set_everything(folder: Path) -> None:
     (folder / "tidemill.toml").write_text(EVERYTHING)
     loaded = Settings.load()
     assert loaded.file == Path("tidemill.toml")
     assert loaded.value("url") == "sqlite:///jobs.db"
-    assert loaded.given("worker") == {
+    assert loaded.configured("worker") == {
         "queues": {"feeds": None, "mail": None},
         "strict": True,
         "concurrency": 5,
         "lease": 20.0,
     }
-    assert loaded.given("log") == {"format": "json"}
+    assert loaded.configured("log") == {"format": "json"}
     assert loaded.queues == ["feeds", "with.dot"]
     assert loaded.queue("feeds") == {"weight": 5, "keep_done": Retention(age=3600)}
     assert loaded.value("queues.with.dot.max_length") == 10
 
 
-def test_applications_have_tables_of_their_own(folder: Path) -> None:
-    """What stands in one is not for Tidemill to judge."""
+def test_each_application_has_its_own_table(folder: Path) -> None:
+    """Tidemill does not check the content of such a table."""
     (folder / "tidemill.toml").write_text(
         "worker.lease = 9\n[applications.music]\nbatch = 7\n[applications.music.calls]\nper_day = 250\n"
     )
@@ -79,7 +79,7 @@ def test_pyproject_has_a_table_for_it(folder: Path) -> None:
     assert Settings.load().origin("worker.lease") == "default"
 
 
-def test_a_pyproject_of_others_is_not_even_read(folder: Path) -> None:
+def test_a_pyproject_without_our_table_is_not_parsed(folder: Path) -> None:
     (folder / "pyproject.toml").write_text("this is not TOML")
     assert Settings.load().file is None
 
@@ -95,7 +95,7 @@ def test_another_file_by_argument_or_variable(folder: Path, monkeypatch: pytest.
     assert (loaded.value("worker.lease"), loaded.origin("worker.lease")) == (3, "argument.toml")
 
 
-def test_a_file_that_was_named_must_be_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_file_must_exist(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigurationError, match=r"^config: there is no file .*gone\.toml"):
         Settings.load(config="gone.toml")
     monkeypatch.setenv("TIDEMILL_CONFIG", "gone.toml")
@@ -137,7 +137,7 @@ def test_a_file_that_was_named_must_be_there(folder: Path, monkeypatch: pytest.M
         ("url = \n", ["is not TOML", "line 1"]),
     ],
 )
-def test_a_file_that_cannot_be_meant_is_refused(folder: Path, text: str, says: list[str]) -> None:
+def test_an_invalid_file_is_refused(folder: Path, text: str, says: list[str]) -> None:
     (folder / "tidemill.toml").write_text(text)
     with pytest.raises(ConfigurationError) as caught:
         Settings.load()
@@ -155,12 +155,12 @@ def test_a_secret_in_a_file_is_refused_with_the_remedy_x5(folder: Path, url: str
     assert "sk-secret" not in str(caught.value)
 
 
-def test_a_byte_order_mark_is_no_key(folder: Path) -> None:
+def test_a_byte_order_mark_is_ignored(folder: Path) -> None:
     (folder / "tidemill.toml").write_text("\ufeffworker.lease = 3\n", encoding="utf-8")
     assert Settings.load().value("worker.lease") == 3
 
 
-def test_a_file_that_may_not_be_read_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "tidemill.toml").write_text("")
 
     def refused(*_args: object, **_options: object) -> str:

@@ -1,10 +1,10 @@
-"""Seeded histories of a whole fleet in virtual time, and the invariants each of them must keep.
+"""Simulation tests: seeded histories of a whole fleet in virtual time, and the invariants that each must
+keep.
 
-`world` builds the fleet: real workers and real enqueuers, each in a process of its own that
-may die or freeze at any await, on one memory store behind a `network` that delays, loses and
-doubles. `workload` sends jobs, `faults` break things, `operators` meddle. What really
-happened is in the `ledger`, which no store ever sees; `watch` looks at the store after every
-verb and hands what changed to the `invariants`.
+`world` builds the fleet. Real workers and real clients run in virtual processes, which may die or freeze
+at any await. They share one memory store behind a `network` that delays, loses and repeats messages.
+`workload` enqueues jobs, `faults` causes faults, and `operators` makes manual changes. The `outcome_log`
+records the actual events outside the store. `store_monitor` compares the store before and after every
+verb, and passes the changes to the `invariants`.
 
-    pytest tests/simulation --seed=123 -s      one history, with its trace
-"""
+    pytest tests/simulation --seed=123 -s      one history, with its trace"""

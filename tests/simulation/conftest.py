@@ -1,4 +1,4 @@
-"""`--seed=N` replays one history and prints its trace; TIDEMILL_HISTORIES asks for more of them."""
+"""`--seed=N` replays one history and prints its trace; TIDEMILL_HISTORIES sets the number of histories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What goes wrong, and when. Drawn before the history starts, so that it can be read in its trace."""
+"""The faults of a history and their times. They are drawn before the history starts, so that its trace
+lists them."""
 
 from __future__ import annotations
 
@@ -7,15 +8,15 @@ import random
 from dataclasses import dataclass, field
 
 from tests.simulation.fleet import LEASE, Fleet
-from tidemill.testing.virtual import VirtualClock
-from tidemill.testing.virtual_processes import Process
+from tidemill.testing.clocks import VirtualClock
+from tidemill.testing.virtual_processes import VirtualProcess
 
 HOUR, DAY = 3600.0, 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Which faults a history has, each as a number per hundred seconds."""
+    """The faults of a history, each as a number per hundred seconds."""
 
     name: str
     kills: float = 0.0
@@ -49,14 +50,14 @@ class Faults:
     clock: VirtualClock
     profile: Profile
     chance: random.Random
-    producers: list[Process] = field(default_factory=list)
+    producers: list[VirtualProcess] = field(default_factory=list)
     highest_step: float = 0.0
     _step: float = 0.0
     happened: list[str] = field(default_factory=list)
 
     async def run(self, seconds: float) -> None:
-        """One timeline per kind of fault, side by side."""
-        self.fleet.weather.lost_wakeup = self.profile.lost_wakeups
+        """Runs one timeline per kind of fault, concurrently."""
+        self.fleet.conditions.lost_wakeup = self.profile.lost_wakeups
         timelines = (
             (self.profile.kills, self._kill),
             (self.profile.pauses, self._pause),
@@ -70,9 +71,10 @@ class Faults:
                 for _ in range(round(rate * seconds / 100 * self.chance.uniform(0.5, 1.5))):
                     group.create_task(self._at(self.chance.uniform(0, seconds), fault))
 
-    async def calm_down(self) -> None:
-        """The wall clock goes to the highest it has been: what was set for then comes due soon."""
-        self.fleet.weather.clear()
+    async def stop_faults(self) -> None:
+        """Stops all faults. The wall clock moves to its highest value so far, so that all due times come
+        soon."""
+        self.fleet.conditions.clear()
         self._move_clock(self.highest_step - self._step)
 
     async def _at(self, when: float, fault: object) -> None:
@@ -81,7 +83,7 @@ class Faults:
         await fault()  # type: ignore[operator]
 
     async def _kill(self) -> None:
-        """Between any two awaits: so many steps after now, whether they take time or not."""
+        """Kills a process between two awaits, after a random number of steps. A step may take no time."""
         if (process := self._victim()) is not None:
             process.at_step(process.steps + self.chance.randrange(1, 40), process.kill)
 
@@ -97,17 +99,17 @@ class Faults:
             self.fleet.stop(self.chance.choice(names))
 
     async def _storm(self) -> None:
-        weather, chance = self.fleet.weather, self.chance
+        conditions, chance = self.fleet.conditions, self.chance
         self.fleet.trace.add("network", "a storm begins")
-        weather.slow, weather.doubled = chance.choice((0.0, 0.5)), chance.choice((0.0, 0.2))
-        weather.lost_request, weather.lost_reply = (
+        conditions.slow, conditions.doubled = chance.choice((0.0, 0.5)), chance.choice((0.0, 0.2))
+        conditions.lost_request, conditions.lost_reply = (
             chance.choice((0.0, 0.3, 1.0)),
             chance.choice((0.0, 0.4, 0.4)),
         )
         await asyncio.sleep(chance.uniform(0.5, 1.5 * LEASE))
         self.fleet.trace.add("network", "the storm is over")
         self.fleet.disturbed = max(self.fleet.disturbed, self.fleet.loop.time())
-        weather.clear()
+        conditions.clear()
 
     async def _step_clock(self) -> None:
         self._move_clock(self.chance.choice((-DAY, -HOUR, HOUR, DAY)))
@@ -118,8 +120,8 @@ class Faults:
         self.clock.step_wall(seconds)
         self.fleet.trace.add("clock", f"stepped by {seconds:+.0f} s")
 
-    def _victim(self) -> Process | None:
-        """Mostly a worker, sometimes a producer in the middle of sending."""
+    def _victim(self) -> VirtualProcess | None:
+        """Picks a process: mostly a worker, sometimes a producer while it sends."""
         workers = [running.process for running in self.fleet.running.values()]
         processes = self.producers if self.producers and self.chance.random() < 0.15 else workers
         awake = [process for process in processes if process.alive and not process.paused]

@@ -1,4 +1,4 @@
-"""The tasks of the simulated application: what a job does is written in its payload."""
+"""The tasks of the simulated application: a job's payload determines its behaviour."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from tests.simulation.invariants.i08_crashes import ATTEMPTS
-from tests.simulation.ledger import Ledger, Run
+from tests.simulation.invariants.claims import ATTEMPTS
+from tests.simulation.outcome_log import HandlerRun, OutcomeLog
 from tests.simulation.provider import POOLS, Provider, need_of
 from tidemill.core.retry import Retry
 from tidemill.errors import GiveUp, RetryAfter, SnoozeFor
 from tidemill.tasks.context import Context
-from tidemill.tasks.definition import TaskDefinition, define
+from tidemill.tasks.definition import TaskDefinition, make_task_definition
 from tidemill.tasks.pools import Pool
-from tidemill.testing.virtual_processes import current_process, die
+from tidemill.testing.virtual_processes import current_process, kill_current_process
 
 Kind = Literal["quick", "long", "flaky", "later", "snooze", "hopeless", "stuck", "poison"]
 
@@ -30,7 +30,8 @@ USES: dict[str, Any] = {
 
 
 class Script(msgspec.Struct, frozen=True):
-    """`times` is how often it fails or snoozes before it succeeds; `serial` makes payloads differ."""
+    """The behaviour of a job. `times` is how often it fails or snoozes before it succeeds; `serial` makes
+    payloads differ."""
 
     kind: Kind
     seconds: float
@@ -48,9 +49,9 @@ def script_of(payload: bytes) -> Script:
 
 @dataclass(slots=True)
 class Handlers:
-    """Shared by all workers: what a handler did so often is known here, as in the outside world."""
+    """The handlers of all workers. They count their runs here, outside the store."""
 
-    ledger: Ledger
+    outcome_log: OutcomeLog
     provider: Provider
     snoozed: Counter[str] = field(default_factory=Counter)
     lines: int = 0
@@ -65,25 +66,26 @@ class Handlers:
 
         retry = Retry(attempts=ATTEMPTS, first=0.5, factor=2)
         names = ["work", "rare"] if knows_rare else ["work"]
-        tasks = [define(act, name=name, retry=retry, timeout=60) for name in names]
-        tasks.append(define(act, name="isolated", retry=retry, timeout=60, isolate=True))
+        tasks = [make_task_definition(act, name=name, retry=retry, timeout=60) for name in names]
+        tasks.append(make_task_definition(act, name="isolated", retry=retry, timeout=60, isolate=True))
         tasks += [
-            define(call_and_act, name=name, pool=pool, retry=retry, timeout=60) for name, pool in USES.items()
+            make_task_definition(call_and_act, name=name, pool=pool, retry=retry, timeout=60)
+            for name, pool in USES.items()
         ]
         return {task.name: task for task in tasks}
 
     async def _act(self, worker: str, ctx: Context, script: Script) -> int:
         process = current_process()
         isolated = process is not None and process.name != worker
-        run = Run(ctx.job_id, ctx.attempt, ctx.generation, worker, isolated, self.ledger.now())
-        self.ledger.starts.append(run)
+        run = HandlerRun(ctx.job_id, ctx.attempt, ctx.generation, worker, isolated, self.outcome_log.now())
+        self.outcome_log.starts.append(run)
         try:
             await self._perform(ctx, script)
         except asyncio.CancelledError:
-            if script.kind != "stuck":  # that one waits for its timeout, which is charged
-                self.ledger.interrupted.append(run)
+            if script.kind != "stuck":  # such a job waits for its timeout, which is charged
+                self.outcome_log.interrupted.append(run)
             raise
-        self.ledger.commits.append(run)
+        self.outcome_log.commits.append(run)
         return script.serial
 
     async def _perform(self, ctx: Context, script: Script) -> None:
@@ -102,7 +104,7 @@ class Handlers:
                 await asyncio.sleep(1e6)
             case "poison":
                 await asyncio.sleep(script.seconds)
-                await die()
+                await kill_current_process()
             case "flaky" | "later":
                 await _fail_at_first(ctx, script)
 

@@ -1,4 +1,4 @@
-"""One history: build the world from a seed, let it run, let it come to rest, and judge it."""
+"""One history: builds the world from a seed, runs it until it is idle, and checks the invariants."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tests.simulation.faults import PROFILES, Profile
-from tests.simulation.trace import Trace, Violation
-from tests.simulation.voices import listen
+from tests.simulation.trace import Trace, Violation, report_worker_errors
 from tests.simulation.world import World
-from tidemill.testing.virtual import VirtualDeadlock, VirtualLoop, VirtualStandstill
+from tidemill.testing.virtual_loop import VirtualDeadlock, VirtualLoop, VirtualStandstill
 
-REST = 300.0
-"""Virtual seconds in which everything has come to an end after the last fault."""
+REST_SECONDS = 300.0
+"""Virtual seconds after the last fault within which all jobs must have ended."""
 
 
 @dataclass
-class Verdict:
-    """What became of a seed. `seen` counts what happened in it."""
+class SimulationResult:
+    """The result of a seed. `seen` counts its events."""
 
     seed: int
     profile: str
@@ -28,21 +27,21 @@ class Verdict:
     seen: Counter[str] = field(default_factory=Counter)
 
 
-def run_history(seed: int, profile: Profile | None = None) -> Verdict:
+def run_history(seed: int, profile: Profile | None = None) -> SimulationResult:
     chance = random.Random(seed)
     chosen = profile or chance.choice(PROFILES)
     loop = VirtualLoop(seed=seed)
     world = World(loop, chance, chosen)
-    listen(world.fleet.signals, world.heard)
+    report_worker_errors(world.fleet.signals, world.heard)
     try:
         loop.set_exception_handler(world.unhandled)
         loop.run_until_complete(_live(world))
     except (VirtualDeadlock, VirtualStandstill) as error:
         world.violated(Violation("time", str(error)))
     finally:
-        loop.set_exception_handler(lambda _loop, _context: None)  # the dead may say what they like
+        loop.set_exception_handler(lambda _loop, _context: None)  # errors of killed processes are ignored
         loop.close()
-    return Verdict(seed, chosen.name, world.violation, world.trace, world.seen())
+    return SimulationResult(seed, chosen.name, world.violation, world.trace, world.seen())
 
 
 async def _live(world: World) -> None:
@@ -60,5 +59,5 @@ async def _live(world: World) -> None:
 async def _all_phases(world: World) -> None:
     await world.begin()
     await world.faults.run(world.duration)
-    await world.come_to_rest(REST)
+    await world.wait_until_idle(REST_SECONDS)
     world.judge()

@@ -1,4 +1,4 @@
-"""Stands in for the worker's isolated runner: a virtual process instead of a real one."""
+"""Replaces the worker's isolated runner: runs a virtual process instead of a real one."""
 
 from __future__ import annotations
 
@@ -6,25 +6,30 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from tidemill.core.job import Error
-from tidemill.core.outcomes import Crashed, Done
-from tidemill.tasks.batches import Failed
+from tidemill.core.jobs import Error
+from tidemill.core.outcomes import Crash, Success
+from tidemill.tasks.batches import FailedItem
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import TaskDefinition
-from tidemill.testing.virtual import VirtualLoop
+from tidemill.testing.virtual_loop import VirtualLoop
 from tidemill.testing.virtual_processes import current_process
 from tidemill.worker.attempt import Attempt
-from tidemill.worker.batch_verdicts import Item, Verdict, check, raised, stored
-from tidemill.worker.call import Call
-from tidemill.worker.refused import refused
-from tidemill.worker.runners.isolated import Result
-from tidemill.worker.translate import outcome_of
+from tidemill.worker.batch_attempt import BatchAttempt
+from tidemill.worker.batch_outcomes import (
+    BatchItem,
+    BatchOutcome,
+    check_results,
+    decide_batch_error,
+    encode_result,
+)
+from tidemill.worker.isolation.runner import IsolatedResult
+from tidemill.worker.outcomes import decide_refusal, outcome_of_error
 
 
 class SimulatedIsolation:
-    """Same `run` and `close` as `IsolatedRunner`. A child dies with the worker that started it."""
+    """Has the same `run` and `close` as `IsolatedRunner`. A child dies with its worker."""
 
-    surrounds = False
+    runs_middleware = False
     lifespan_problem = None
 
     def __init__(self, limit: int) -> None:
@@ -38,21 +43,21 @@ class SimulatedIsolation:
         chance: float,
         started: Callable[[], None],
         middleware: int,
-    ) -> Result:
+    ) -> IsolatedResult:
         async with self._places:
             self._started += 1
             started()
             return await self._run_alone(attempt, definition, chance)
 
-    async def _run_alone(self, attempt: Attempt, definition: TaskDefinition, chance: float) -> Result:
+    async def _run_alone(self, attempt: Attempt, definition: TaskDefinition, chance: float) -> IsolatedResult:
         loop, parent = cast("VirtualLoop", asyncio.get_running_loop()), current_process()
         assert parent is not None
-        ended: asyncio.Future[Result] = loop.create_future()
+        ended: asyncio.Future[IsolatedResult] = loop.create_future()
         child, _ = loop.spawn(
             f"{parent.name}/{self._started}", _handle(attempt, definition, chance, lambda o: _end(ended, o))
         )
-        parent.at_death(child.kill)
-        child.at_death(lambda: _end(ended, Crashed(Error("ProcessDied", "the simulated process died"))))
+        parent.on_kill(child.kill)
+        child.on_kill(lambda: _end(ended, Crash(Error("ProcessDied", "the simulated process died"))))
         try:
             return await ended
         except BaseException:
@@ -60,21 +65,21 @@ class SimulatedIsolation:
             raise
 
     async def drain(self) -> None:
-        """Children end with their runs."""
+        """Does nothing: children end with their runs."""
 
     def close(self) -> None:
-        """Children end with their runs."""
+        """Does nothing: children end with their runs."""
 
 
-def _end(ended: asyncio.Future[Result], outcome: Result) -> None:
+def _end(ended: asyncio.Future[IsolatedResult], outcome: IsolatedResult) -> None:
     if not ended.done():
         ended.set_result(outcome)
 
 
 async def _handle(
-    attempt: Attempt, definition: TaskDefinition, chance: float, end: Callable[[Result], None]
+    attempt: Attempt, definition: TaskDefinition, chance: float, end: Callable[[IsolatedResult], None]
 ) -> None:
-    if isinstance(attempt, Call):
+    if isinstance(attempt, BatchAttempt):
         end(await _handle_call(attempt, definition, chance))
         return
     job = attempt.job
@@ -82,16 +87,21 @@ async def _handle(
     try:
         result = await definition.handler(Context.of(job, attempt), *args, **kwargs)
     except Exception as error:  # a handler may raise anything
-        told = None if attempt.spending is None else refused(attempt.spending.meter, error, job)
-        failed = outcome_of(error, definition.retry, job.attempt, job.priority, chance)
-        end(failed if told is None else told.outcome)
+        refusal = None if attempt.usage is None else decide_refusal(attempt.usage.meter, error, job)
+        failed = outcome_of_error(error, definition.retry, job.attempt, job.priority, chance)
+        end(failed if refusal is None else refusal.outcome)
     else:
-        end(Done(definition.result.encode(result)))
+        end(Success(definition.result.encode(result)))
 
 
-async def _handle_call(call: Call, definition: TaskDefinition, chance: float) -> list[Item] | Verdict:
+async def _handle_call(
+    call: BatchAttempt, definition: TaskDefinition, chance: float
+) -> list[BatchItem] | BatchOutcome:
     try:
-        results = check(await definition.handler(call.items), len(call.items))
+        results = check_results(await definition.handler(call.items), len(call.items))
     except Exception as error:
-        return raised(error, None, call.jobs, definition.retry, chance)
-    return [result if isinstance(result, Failed) else stored(result, definition.result) for result in results]
+        return decide_batch_error(error, None, call.jobs, definition.retry, chance)
+    return [
+        result if isinstance(result, FailedItem) else encode_result(result, definition.result)
+        for result in results
+    ]

@@ -1,4 +1,4 @@
-"""The engine with one safety switched off, one at a time. The simulator has to notice each."""
+"""Mutants of the engine, each with one safety check removed. The simulator has to detect each."""
 
 from __future__ import annotations
 
@@ -11,34 +11,33 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from tests.simulation.fleet import LEASE
-from tidemill.contract.jobs import Reclaimed
+from tidemill.contract.jobs import ReclaimResult
 from tidemill.core import accounts, breaker, transitions
-from tidemill.core.claims import Claimed, Heartbeat
-from tidemill.core.job import Job
-from tidemill.core.outcomes import Answer, Done, Fail, Outcome
-from tidemill.core.queues import Inserted, QueueSettings, Verdict
+from tidemill.core.claims import ClaimedJob, Heartbeat
+from tidemill.core.jobs import Job
+from tidemill.core.outcomes import FinalFailure, Outcome, Success, WriteAnswer
+from tidemill.core.queues import InsertResult, InsertVerdict, QueueSettings
 from tidemill.core.states import State, Verb
-from tidemill.engine import claim, extend, insert, moves, reclaim, settle
-from tidemill.engine.claim import Claiming
-from tidemill.engine.moves import move
+from tidemill.engine import claim, insert, leases, settle
+from tidemill.engine import records as engine_records
+from tidemill.engine.claim import ClaimRun
 from tidemill.engine.queue import Queue
-from tidemill.engine.records import Records
-from tidemill.testing.virtual import VirtualClock
-from tidemill.worker.attempt import Attempt, Stop
-from tidemill.worker.bell import Bell
+from tidemill.engine.records import Records, move_job
+from tidemill.testing.clocks import VirtualClock
+from tidemill.worker.attempt import Attempt, CancelReason
+from tidemill.worker.cancellation import OutcomeDecider
+from tidemill.worker.dispatcher import Dispatcher, IdleWait
 from tidemill.worker.executor import Executor
-from tidemill.worker.handling import Handling
-from tidemill.worker.judging import Judge
-from tidemill.worker.pump import Pump
-from tidemill.worker.refused import refused
-from tidemill.worker.translate import describe
+from tidemill.worker.invocation import HandlerInvoker
+from tidemill.worker.outcomes import decide_refusal, describe_error
 
 Patch = AbstractContextManager[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """`caught_by` names the invariants that may be the first to notice; `profile` where to look."""
+    """One mutant. `caught_by` are the invariants that may fail first; `profile` is the profile that shows
+    it."""
 
     name: str
     apply: Callable[[], Patch]
@@ -47,38 +46,38 @@ class Mutant:
 
 
 def _settle_without_claim() -> Patch:
-    def answer(job: Job | None, _fence: int, _claim: int) -> Answer:
+    def answer(job: Job | None, _fence: int, _claim: int) -> WriteAnswer:
         if job is None:
-            return Answer.GONE
-        return Answer.OK if job.state is State.RUNNING else Answer.AGAIN
+            return WriteAnswer.GONE
+        return WriteAnswer.OK if job.state is State.RUNNING else WriteAnswer.AGAIN
 
-    return patch.object(settle, "answer_to", answer)
+    return patch.object(settle, "check_fence", answer)
 
 
 def _settle_without_claim_id() -> Patch:
-    def answer(job: Job | None, fence: int, _claim: int) -> Answer:
+    def answer(job: Job | None, fence: int, _claim: int) -> WriteAnswer:
         if job is None:
-            return Answer.GONE
+            return WriteAnswer.GONE
         if job.fence != fence:
-            return Answer.STALE
-        return Answer.OK if job.state is State.RUNNING else Answer.AGAIN
+            return WriteAnswer.STALE
+        return WriteAnswer.OK if job.state is State.RUNNING else WriteAnswer.AGAIN
 
-    return patch.object(settle, "answer_to", answer)
+    return patch.object(settle, "check_fence", answer)
 
 
 def _extend_without_claim() -> Patch:
-    return patch.object(extend, "is_current", lambda job, _fence, _claim: job.state is State.RUNNING)
+    return patch.object(leases, "is_current", lambda job, _fence, _claim: job.state is State.RUNNING)
 
 
 def _settle_before_run() -> Patch:
     fill = Executor.fill
 
     def fill_and_settle(self: Executor) -> None:
-        waiting = [attempt for attempt in self._hands.ahead if attempt.outcome is None]
+        waiting = [attempt for attempt in self._slots.buffered if attempt.outcome is None]
         fill(self)
         for attempt in waiting:
             if attempt.outcome is None and attempt.task is not None:
-                self._conclude(attempt, Done())
+                self._conclude(attempt, Success())
 
     return patch.object(Executor, "fill", fill_and_settle)
 
@@ -88,75 +87,75 @@ def _running(records: Records) -> list[Job]:
 
 
 def _reclaim_by_age() -> Patch:
-    def by_age(records: Records, _dead: Sequence[str]) -> Reclaimed:
+    def by_age(records: Records, _dead: Sequence[str]) -> ReclaimResult:
         now = records.clock.wall()
         over = [job for job in _running(records) if now - (job.started or now) > LEASE]
-        back = [reclaim._take_back(records, job, died=False) for job in over]
-        return Reclaimed(tuple(job.id for job in back if job.state is State.READY), ())
+        back = [leases._take_back(records, job, died=False) for job in over]
+        return ReclaimResult(tuple(job.id for job in back if job.state is State.READY), ())
 
-    return patch.object(reclaim, "reclaim", by_age)
+    return patch.object(leases, "reclaim", by_age)
 
 
 def _leases_by_wall_clock() -> Patch:
-    def by_wall(records: Records, _dead: Sequence[str]) -> Reclaimed:
+    def by_wall(records: Records, _dead: Sequence[str]) -> ReclaimResult:
         clock = records.clock
         assert isinstance(clock, VirtualClock)
         over = [job for job in _running(records) if job.lease <= clock.boot() + clock._skew]
-        back = [reclaim._take_back(records, job, died=False) for job in over]
-        return Reclaimed(tuple(job.id for job in back if job.state is State.READY), ())
+        back = [leases._take_back(records, job, died=False) for job in over]
+        return ReclaimResult(tuple(job.id for job in back if job.state is State.READY), ())
 
-    return patch.object(reclaim, "reclaim", by_wall)
+    return patch.object(leases, "reclaim", by_wall)
 
 
 def _leases_by_worker_clock() -> Patch:
-    begin = Claiming.__init__
+    begin = ClaimRun.__init__
 
-    def begin_by_their_clock(self: Claiming, records: Records, request: Any) -> None:
+    def begin_by_their_clock(self: ClaimRun, records: Records, request: Any) -> None:
         begin(self, records, request)
         self.lease += (sum(request.worker.encode()) % 7 - 3) * 100
 
-    return patch.object(Claiming, "__init__", begin_by_their_clock)
+    return patch.object(ClaimRun, "__init__", begin_by_their_clock)
 
 
 def _heartbeat_renews_everybody() -> Patch:
-    renew = extend._meet
+    renew = leases._record_worker
 
     def renew_all(records: Records, heartbeat: Heartbeat, lease: float) -> None:
         renew(records, heartbeat, lease)
         for job in _running(records):
             records.put(replace(job, lease=lease))
 
-    return patch.object(extend, "_meet", renew_all)
+    return patch.object(leases, "_record_worker", renew_all)
 
 
 def _lost_reply_is_a_crash() -> Patch:
     def returned(job: Job) -> Job:
         return replace(job, state=State.READY, claim=0, crashes=job.crashes + 1)
 
-    return patch.object(transitions, "returned", returned)
+    return patch.object(transitions, "return_unrun_job", returned)
 
 
 def _company_is_charged() -> Patch:
     def reclaimed(job: Job, settings: QueueSettings, now: float, *, died: bool = False) -> Job:
-        error = describe(TimeoutError("lease"))
-        after = transitions._crashed(job, Verb.RECLAIM, settings, error, now)
+        error = describe_error(TimeoutError("lease"))
+        after = transitions._count_crash(job, Verb.RECLAIM, settings, error, now)
         return replace(after, claim=0, crashes=job.crashes + 2)
 
-    return patch.object(transitions, "reclaimed", reclaimed)
+    return patch.object(transitions, "reclaim_job", reclaimed)
 
 
 def _suspects_in_company() -> Patch:
-    async def run(self: Handling, attempt: Attempt, definition: Any, context: Any) -> Any:
+    async def run(self: HandlerInvoker, attempt: Attempt, definition: Any, context: Any) -> Any:
         return await self._run_async(attempt, definition, context)
 
-    return patch.object(Handling, "_run_isolated", run)
+    return patch.object(HandlerInvoker, "_run_isolated", run)
 
 
 def _ids_are_forgotten() -> Patch:
-    def known(records: Records, request: str) -> Inserted | None:
-        return Inserted(Verdict.ACCEPTED, request) if request in records.jobs else None
+    def known(records: Records, request: str) -> InsertResult | None:
+        return InsertResult(InsertVerdict.ACCEPTED, request) if request in records.jobs else None
 
-    return patch.object(insert, "_known", known)
+    return patch.object(insert, "_known_request", known)
 
 
 def _claim_numbers_are_forgotten() -> Patch:
@@ -180,7 +179,7 @@ def _expiry_is_ignored() -> Patch:
 
 
 def _length_limit_is_ignored() -> Patch:
-    return patch.object(insert, "_too_long", lambda *_args: None)
+    return patch.object(insert, "_problem_with_length", lambda *_args: None)
 
 
 def _unique_is_not_checked() -> Patch:
@@ -198,22 +197,22 @@ def _unique_is_never_released() -> Patch:
 
 
 def _successors_are_forgotten() -> Patch:
-    return patch.object(moves, "gone", lambda _records, _job, _now: None)
+    return patch.object(engine_records, "announce_end", lambda _records, _job, _now: None)
 
 
 def _reclaim_forgets_to_count() -> Patch:
-    take_back = reclaim._take_back
+    take_back = leases._take_back
 
     def take_back_only(records: Records, job: Job, *, died: bool) -> Job:
         after = take_back(records, job, died=died)
         records.queue(job.queue).running_in.change(job.lane, 1)
         return after
 
-    return patch.object(reclaim, "_take_back", take_back_only)
+    return patch.object(leases, "_take_back", take_back_only)
 
 
 def _retry_loses_its_place() -> Patch:
-    apply = settle._apply
+    apply = settle._apply_outcome
 
     def apply_and_move(records: Records, job: Job, outcome: Outcome) -> None:
         apply(records, job, outcome)
@@ -221,101 +220,102 @@ def _retry_loses_its_place() -> Patch:
         if after.state in (State.READY, State.SCHEDULED):
             records.put(replace(after, seq=records.next_seq()))
 
-    return patch.object(settle, "_apply", apply_and_move)
+    return patch.object(settle, "_apply_outcome", apply_and_move)
 
 
 def _cancel_leaves_the_claim() -> Patch:
-    cancelled = transitions.cancelled
+    cancelled = transitions.cancel_job
 
     def leave(job: Job, reason: str, now: float) -> Job:
         return replace(cancelled(job, reason, now), claim=job.claim)
 
-    return patch.object(transitions, "cancelled", leave)
+    return patch.object(transitions, "cancel_job", leave)
 
 
 def _reclaim_leaves_the_claim() -> Patch:
-    reclaimed = transitions.reclaimed
+    reclaimed = transitions.reclaim_job
 
     def leave(job: Job, settings: QueueSettings, now: float, *, died: bool = False) -> Job:
         return replace(reclaimed(job, settings, now, died=died), claim=job.claim)
 
-    return patch.object(transitions, "reclaimed", leave)
+    return patch.object(transitions, "reclaim_job", leave)
 
 
 def _drain_charges() -> Patch:
-    cancelled = Judge.cancelled
+    cancelled = OutcomeDecider.cancelled
 
-    def charge(self: Judge, attempt: Attempt, error: Any) -> Outcome | None:
-        if attempt.stop is Stop.DRAIN:
-            return Fail(describe(error))
+    def charge(self: OutcomeDecider, attempt: Attempt, error: Any) -> Outcome | None:
+        if attempt.stop is CancelReason.DRAIN:
+            return FinalFailure(describe_error(error))
         return cancelled(self, attempt, error)
 
-    return patch.object(Judge, "cancelled", charge)
+    return patch.object(OutcomeDecider, "cancelled", charge)
 
 
 def _drain_goes_on_claiming() -> Patch:
-    return patch.object(Pump, "stop_claiming", lambda _self: None)
+    return patch.object(Dispatcher, "stop_claiming", lambda _self: None)
 
 
 def _promote_early() -> Patch:
     def promote(records: Records, queue: Queue, now: float) -> None:
         for key in queue.scheduled.slice(0, 1000):
             if key[0] <= now + 1:
-                move(records, transitions.promoted(records.jobs[key[-1]]), now)
+                move_job(records, transitions.promote_job(records.jobs[key[-1]]), now)
 
-    return patch.object(claim, "_promote", promote)
+    return patch.object(claim, "_promote_due", promote)
 
 
 def _unknown_by_wall_clock() -> Patch:
-    unknown = transitions._unknown
+    unknown = transitions._postpone_unknown_task
 
     def by_wall(job: Job, now: float) -> Job:
         waited = max(job.unknown_for, now - job.created)
         return unknown(replace(job, unknown_for=waited), now)
 
-    return patch.object(transitions, "_unknown", by_wall)
+    return patch.object(transitions, "_postpone_unknown_task", by_wall)
 
 
 def _nobody_polls() -> Patch:
-    park = Bell.park
-    return patch.object(Bell, "park", lambda self, _seconds, is_poll: park(self, 1e6, is_poll=is_poll))
+    park = IdleWait.park
+    return patch.object(IdleWait, "park", lambda self, _seconds, is_poll: park(self, 1e6, is_poll=is_poll))
 
 
 def _enqueue_waits_for_ever() -> Patch:
     return _both(
-        patch("tidemill.client.enqueuer.DEADLINE", 60.0), patch("tidemill.client.enqueuer.ATTEMPT", 60.0)
+        patch("tidemill.client.enqueuer.ENQUEUE_DEADLINE_SECONDS", 60.0),
+        patch("tidemill.client.enqueuer.ATTEMPT_TIMEOUT_SECONDS", 60.0),
     )
 
 
 def _reclaim_gives_units_back() -> Patch:
-    return patch.object(accounts, "counted_anew", accounts.released)
+    return patch.object(accounts, "recount_account", accounts.release_units)
 
 
 def _units_are_promised_and_not_entered() -> Patch:
-    ask = accounts.ask
+    ask = accounts.request_units
 
     def promise(pool: Any, account: Any, wanted: Any, now: Any) -> Any:
         answer = ask(pool, account, wanted, now)
-        if isinstance(answer, accounts.Taken):
+        if isinstance(answer, accounts.UnitGrant):
             return replace(answer, account=replace(answer.account, state=account.state))
         return answer
 
-    return patch.object(accounts, "ask", promise)
+    return patch.object(accounts, "request_units", promise)
 
 
 def _everybody_probes() -> Patch:
-    return patch.object(breaker, "probing", lambda known, _job: known)
+    return patch.object(breaker, "start_probe", lambda known, _job: known)
 
 
 def _closures_are_ignored() -> Patch:
-    return patch.object(breaker, "gate", lambda *_: breaker.Open())
+    return patch.object(breaker, "check_gate", lambda *_: breaker.OpenGate())
 
 
 def _refusals_are_charged() -> Patch:
-    def charged(meter: Any, error: BaseException, job: Claimed) -> None:
-        refused(meter, error, job)
+    def charged(meter: Any, error: BaseException, job: ClaimedJob) -> None:
+        decide_refusal(meter, error, job)
 
-    return patch("tidemill.worker.judging.refused", charged)
+    return patch("tidemill.worker.cancellation.decide_refusal", charged)
 
 
 @contextmanager

@@ -1,7 +1,6 @@
-"""What lies between a process and the store: delay, loss and repetition, drawn from a seed.
+"""The network between a process and the store: seeded delay, loss and repetition of messages.
 
-A request travels outside of the process that sent it: it arrives although its sender died.
-"""
+A request travels outside of its sender's process, so it arrives even if the sender died."""
 
 from __future__ import annotations
 
@@ -14,50 +13,49 @@ from typing import Any, Self, cast
 
 from msgspec import UNSET, UnsetType
 
-from tests.simulation.watch import Call, Watch
-from tidemill.contract.coordinator import Led
-from tidemill.contract.copying import Copies, IdPage, JobCopy
-from tidemill.contract.courses import CoursePage
-from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
+from tests.simulation.store_monitor import StoreMonitor, VerbCall
+from tidemill.contract.coordination import Leadership, WakeupListener
+from tidemill.contract.copy import IdPage, JobCopy, StoreCopy
+from tidemill.contract.documents import DocumentPage
+from tidemill.contract.jobs import Admission, Arrival, ClockReading, ExtendResult, PruneResult, ReclaimResult
 from tidemill.contract.pools import PoolMinute, PoolView
 from tidemill.contract.queues import QueueInfo
-from tidemill.contract.reader import AttemptRecord, Backlog, LogLine, Minute, Page, WorkerInfo
-from tidemill.contract.upkeep import Progress, StoreFacts
-from tidemill.contract.wakeups import Listener
-from tidemill.core.changes import Amended, Change
-from tidemill.core.checkpoints import Beginning, Checkpoint, OnUnknown, Step, Try
-from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
-from tidemill.core.courses import Advance, Advanced, Agenda, Course, Kind
-from tidemill.core.demand import Demand
-from tidemill.core.departures import Departure
+from tidemill.contract.reader import AttemptRecord, Backlog, JobPage, LogLine, QueueMinute, WorkerInfo
+from tidemill.contract.store import ProgressCallback, StoreFacts
+from tidemill.core.checkpoints import Checkpoint, OnUnknown, StepAttempt, StepKey, StepStart
+from tidemill.core.claims import ClaimRequest, ClaimResult, Heartbeat, Settlement, SettleResult
+from tidemill.core.documents import Advance, AdvanceResult, Document, DocumentKind, Worklist
+from tidemill.core.feedback import Observation
 from tidemill.core.filters import Filter
-from tidemill.core.job import Group, Job
+from tidemill.core.forecast.backlog import Demand
+from tidemill.core.jobs import Job, JobGroup
+from tidemill.core.late_calls import Departure
 from tidemill.core.needs import Need
-from tidemill.core.outcomes import Answer
-from tidemill.core.pool_news import PoolNews
-from tidemill.core.pools import PoolChanges, PoolSettings
-from tidemill.core.queues import Inserted, QueueChanges, QueueSettings
-from tidemill.core.spending import Observation
+from tidemill.core.operator_changes import AmendResult, OperatorChange
+from tidemill.core.outcomes import WriteAnswer
+from tidemill.core.pool_reports import PoolChange
+from tidemill.core.pools import LimitChanges, PoolSettings
+from tidemill.core.queues import InsertResult, QueueChanges, QueueSettings
 from tidemill.core.states import State
 from tidemill.errors import StoreUnavailable
-from tidemill.testing.virtual import VirtualLoop
-from tidemill.testing.virtual_processes import context_of
+from tidemill.testing.virtual_loop import VirtualLoop
+from tidemill.testing.virtual_processes import context_for_process
 
-SLOWEST = 2.0
-"""The longest a message travels."""
+MAX_DELAY_SECONDS = 2.0
+"""The longest travel time of a message."""
 
-PATIENCE = 3.0
-"""How long a caller waits before it believes that nobody answers."""
+REPLY_TIMEOUT_SECONDS = 3.0
+"""The timeout of a caller."""
 
 
-DOUBLED_AFTER = (0.0, 0.1, 5.0, 15.0)
-LATEST = DOUBLED_AFTER[-1] + 2 * SLOWEST
-"""So long after a storm its last message has arrived."""
+REPEAT_DELAYS_SECONDS = (0.0, 0.1, 5.0, 15.0)
+MAX_ARRIVAL_SECONDS = REPEAT_DELAYS_SECONDS[-1] + 2 * MAX_DELAY_SECONDS
+"""Time after a storm at which its last message has arrived."""
 
 
 @dataclass(slots=True)
-class Weather:
-    """Shared by every link. All zero: a perfect network."""
+class NetworkConditions:
+    """The conditions of all links. All zero is a perfect network."""
 
     slow: float = 0.0
     lost_request: float = 0.0
@@ -70,23 +68,25 @@ class Weather:
         return bool(self.slow or self.lost_request or self.lost_reply or self.doubled)
 
     def clear(self) -> None:
-        """The storm is over. Whether wake-ups arrive is not a matter of weather."""
+        """Ends the storm. The loss of wake-ups does not depend on it."""
         self.slow = self.lost_request = self.lost_reply = self.doubled = 0.0
 
 
 class Network:
-    """One process's link to the store; keeps `contract.Store`."""
+    """The link of one process to the store; implements `contract.Store`."""
 
-    def __init__(self, loop: VirtualLoop, watch: Watch, weather: Weather, name: str, seed: int) -> None:
-        self._loop, self._watch, self._weather, self._name = loop, watch, weather, name
+    def __init__(
+        self, loop: VirtualLoop, monitor: StoreMonitor, conditions: NetworkConditions, name: str, seed: int
+    ) -> None:
+        self._loop, self._monitor, self._conditions, self._name = loop, monitor, conditions, name
         self._chance = random.Random(seed)
-        self._outside = context_of(None)
+        self._outside = context_for_process(None)
         self.last_number = 0
 
     async def _call(self, verb: str, *args: Any, **options: Any) -> Any:
         reply: asyncio.Future[Any] = self._loop.create_future()
-        given_up = self._loop.call_later(PATIENCE, _give_up, reply, verb)
-        self._travel(self._arrive, Call(self._name, verb, args, self._loop.time(), options), reply)
+        given_up = self._loop.call_later(REPLY_TIMEOUT_SECONDS, _give_up, reply, verb)
+        self._travel(self._arrive, VerbCall(self._name, verb, args, self._loop.time(), options), reply)
         try:
             return await reply
         finally:
@@ -95,18 +95,18 @@ class Network:
     def _travel(self, then: Callable[..., object], *args: Any, later: float = 0.0) -> None:
         self._loop.call_later(self._delay() + later, then, *args, context=self._outside)
 
-    def _arrive(self, call: Call, reply: asyncio.Future[Any]) -> None:
-        if self._happens(self._weather.lost_request):
+    def _arrive(self, call: VerbCall, reply: asyncio.Future[Any]) -> None:
+        if self._happens(self._conditions.lost_request):
             return
-        if self._happens(self._weather.doubled):
-            self._travel(self._watch.execute, call, later=self._chance.choice(DOUBLED_AFTER))
-        outcome = self._watch.execute(call)
-        if not self._happens(self._weather.lost_reply):
+        if self._happens(self._conditions.doubled):
+            self._travel(self._monitor.execute, call, later=self._chance.choice(REPEAT_DELAYS_SECONDS))
+        outcome = self._monitor.execute(call)
+        if not self._happens(self._conditions.lost_reply):
             self._travel(_answer, reply, outcome)
 
     def _delay(self) -> float:
-        if self._happens(self._weather.slow):
-            return self._chance.uniform(0.05, SLOWEST)
+        if self._happens(self._conditions.slow):
+            return self._chance.uniform(0.05, MAX_DELAY_SECONDS)
         return self._chance.uniform(0.0005, 0.003)
 
     def _happens(self, probability: float) -> bool:
@@ -114,8 +114,8 @@ class Network:
 
     # The verbs, in the order of the contracts.
 
-    async def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
-        return cast("list[list[Inserted]]", await self._call("insert", groups))
+    async def insert(self, groups: Sequence[JobGroup]) -> list[list[InsertResult]]:
+        return cast("list[list[InsertResult]]", await self._call("insert", groups))
 
     async def arrivals(self, limit: int, after: int = 0) -> list[Arrival]:
         return cast("list[Arrival]", await self._call("arrivals", limit, after))
@@ -123,29 +123,31 @@ class Network:
     async def admit(self, admissions: Sequence[Admission]) -> int:
         return cast("int", await self._call("admit", admissions))
 
-    async def claim(self, request: ClaimRequest) -> Claims:
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
         self.last_number = max(self.last_number, request.number)
-        return cast("Claims", await self._call("claim", request))
+        return cast("ClaimResult", await self._call("claim", request))
 
-    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
+    async def settle(
+        self, settlements: Sequence[Settlement], request: ClaimRequest | None = None
+    ) -> SettleResult:
         if request is not None:
             self.last_number = max(self.last_number, request.number)
-        return cast("Settled", await self._call("settle", tuple(settlements), request))
+        return cast("SettleResult", await self._call("settle", tuple(settlements), request))
 
-    async def extend(self, heartbeat: Heartbeat) -> Extended:
-        return cast("Extended", await self._call("extend", heartbeat))
+    async def extend(self, heartbeat: Heartbeat) -> ExtendResult:
+        return cast("ExtendResult", await self._call("extend", heartbeat))
 
-    async def reclaim(self, dead: Sequence[str] = ()) -> Reclaimed:
-        return cast("Reclaimed", await self._call("reclaim", dead))
+    async def reclaim(self, dead: Sequence[str] = ()) -> ReclaimResult:
+        return cast("ReclaimResult", await self._call("reclaim", dead))
 
-    async def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
-        return cast("Amended", await self._call("amend", wanted, change, limit))
+    async def amend(self, wanted: Filter, change: OperatorChange, limit: int = 1000) -> AmendResult:
+        return cast("AmendResult", await self._call("amend", wanted, change, limit))
 
-    async def prune(self, limit: int = 1000) -> Pruned:
-        return cast("Pruned", await self._call("prune", limit))
+    async def prune(self, limit: int = 1000) -> PruneResult:
+        return cast("PruneResult", await self._call("prune", limit))
 
-    async def read_clock(self) -> Reading:
-        return cast("Reading", await self._call("read_clock"))
+    async def read_clock(self) -> ClockReading:
+        return cast("ClockReading", await self._call("read_clock"))
 
     async def declare(self, queues: Mapping[str, QueueSettings]) -> None:
         await self._call("declare", queues)
@@ -176,16 +178,19 @@ class Network:
     async def declare_pools(self, pools: Mapping[str, PoolSettings]) -> None:
         await self._call("declare_pools", pools)
 
-    async def override_pool(self, pool: str, changes: PoolChanges | None, **mark: Any) -> None:
+    async def override_pool(self, pool: str, changes: LimitChanges, **mark: Any) -> None:
         await self._call("override_pool", pool, changes, **mark)
+
+    async def clear_pool_override(self, pool: str, names: Sequence[str] = ()) -> None:
+        await self._call("clear_pool_override", pool, names)
 
     async def reserve(
         self, job: str, fence: int, claim: int, need: Need, departure: Departure | None = None
     ) -> float | None:
         return cast("float | None", await self._call("reserve", job, fence, claim, need, departure))
 
-    async def observe(self, observations: Sequence[Observation]) -> tuple[PoolNews, ...]:
-        return cast("tuple[PoolNews, ...]", await self._call("observe", observations))
+    async def observe(self, observations: Sequence[Observation]) -> tuple[PoolChange, ...]:
+        return cast("tuple[PoolChange, ...]", await self._call("observe", observations))
 
     async def close_pool(self, pool: str, **mark: Any) -> None:
         await self._call("close_pool", pool, **mark)
@@ -196,37 +201,41 @@ class Network:
     async def pools(self) -> list[PoolView]:
         return cast("list[PoolView]", await self._call("pools"))
 
-    async def advance(self, advances: Sequence[Advance]) -> list[Advanced]:
-        return cast("list[Advanced]", await self._call("advance", tuple(advances)))
+    async def advance(self, advances: Sequence[Advance]) -> list[AdvanceResult]:
+        return cast("list[AdvanceResult]", await self._call("advance", tuple(advances)))
 
-    async def agenda(self, kind: Kind, limit: int = 100, ids: Sequence[str] | None = None) -> Agenda:
-        return cast("Agenda", await self._call("agenda", kind, limit, ids))
+    async def worklist(
+        self, kind: DocumentKind, limit: int = 100, ids: Sequence[str] | None = None
+    ) -> Worklist:
+        return cast("Worklist", await self._call("worklist", kind, limit, ids))
 
-    async def courses(self, kind: Kind, ids: Sequence[str]) -> list[Course | None]:
-        return cast("list[Course | None]", await self._call("courses", kind, ids))
+    async def documents(self, kind: DocumentKind, ids: Sequence[str]) -> list[Document | None]:
+        return cast("list[Document | None]", await self._call("documents", kind, ids))
 
-    async def find_courses(self, kind: Kind, **wanted: Any) -> CoursePage:
-        return cast("CoursePage", await self._call("find_courses", kind, **wanted))
+    async def find_documents(self, kind: DocumentKind, **wanted: Any) -> DocumentPage:
+        return cast("DocumentPage", await self._call("find_documents", kind, **wanted))
 
-    async def course_counts(self, kind: Kind) -> dict[str, int]:
-        return cast("dict[str, int]", await self._call("course_counts", kind))
+    async def document_counts(self, kind: DocumentKind) -> dict[str, int]:
+        return cast("dict[str, int]", await self._call("document_counts", kind))
 
-    async def begin_step(self, job: str, by: Try, step: Step, on_unknown: OnUnknown = "retry") -> Beginning:
-        return cast("Beginning", await self._call("begin_step", job, by, step, on_unknown))
+    async def begin_step(
+        self, job: str, by: StepAttempt, step: StepKey, on_unknown: OnUnknown = "retry"
+    ) -> StepStart:
+        return cast("StepStart", await self._call("begin_step", job, by, step, on_unknown))
 
-    async def forget_step(self, job: str, by: Try, step: Step) -> None:
+    async def forget_step(self, job: str, by: StepAttempt, step: StepKey) -> None:
         await self._call("forget_step", job, by, step)
 
     async def keep_step(
-        self, job: str, by: Try, step: Step, result: bytes, *, paid: bool
-    ) -> tuple[Answer, bytes]:
+        self, job: str, by: StepAttempt, step: StepKey, result: bytes, *, paid: bool
+    ) -> tuple[WriteAnswer, bytes]:
         kept = await self._call("keep_step", job, by, step, result, paid=paid)
-        return cast("tuple[Answer, bytes]", kept)
+        return cast("tuple[WriteAnswer, bytes]", kept)
 
     async def checkpoints(self, job: str) -> list[Checkpoint]:
         return cast("list[Checkpoint]", await self._call("checkpoints", job))
 
-    async def kept_step(self, job: str, step: Step) -> bytes | None:
+    async def kept_step(self, job: str, step: StepKey) -> bytes | None:
         return cast("bytes | None", await self._call("kept_step", job, step))
 
     async def pool_history(self, pool: str, since: float) -> list[PoolMinute]:
@@ -237,14 +246,14 @@ class Network:
 
     async def find(
         self, wanted: Filter, limit: int = 100, cursor: int | None = None, looks: int | None = None
-    ) -> Page:
-        return cast("Page", await self._call("find", wanted, limit, cursor, looks))
+    ) -> JobPage:
+        return cast("JobPage", await self._call("find", wanted, limit, cursor, looks))
 
     async def counts(self) -> dict[str, dict[State, int]]:
         return cast("dict[str, dict[State, int]]", await self._call("counts"))
 
-    async def history(self, queue: str, since: float) -> list[Minute]:
-        return cast("list[Minute]", await self._call("history", queue, since))
+    async def history(self, queue: str, since: float) -> list[QueueMinute]:
+        return cast("list[QueueMinute]", await self._call("history", queue, since))
 
     async def logs(self, job: str) -> list[LogLine]:
         return cast("list[LogLine]", await self._call("logs", job))
@@ -270,7 +279,7 @@ class Network:
     async def check(self) -> tuple[str, ...]:
         return cast("tuple[str, ...]", await self._call("check"))
 
-    async def backup(self, target: Path, progress: Progress | None = None) -> None:
+    async def backup(self, target: Path, progress: ProgressCallback | None = None) -> None:
         await self._call("backup", target, progress)
 
     async def compact(self) -> None:
@@ -282,22 +291,22 @@ class Network:
     async def copy_ids(self, cursor: str = "") -> IdPage:
         return cast("IdPage", await self._call("copy_ids", cursor))
 
-    async def copy_in(self, copies: Copies) -> None:
+    async def copy_in(self, copies: StoreCopy) -> None:
         await self._call("copy_in", copies)
 
-    async def lead(self, duties: Sequence[str], worker: str, lease: float) -> Led:
-        return cast("Led", await self._call("lead", tuple(duties), worker, lease))
+    async def lead(self, duties: Sequence[str], worker: str, lease: float) -> Leadership:
+        return cast("Leadership", await self._call("lead", tuple(duties), worker, lease))
 
     async def resign(self, duties: Sequence[str], worker: str) -> None:
         await self._call("resign", tuple(duties), worker)
 
-    def listen(self, topics: Iterable[str]) -> Listener:
-        inner = self._watch.store.listen(topics)
-        return _DeafListener(inner, self._loop, lambda: self._happens(self._weather.lost_wakeup))
+    def listen(self, topics: Iterable[str]) -> WakeupListener:
+        inner = self._monitor.store.listen(topics)
+        return _LossyListener(inner, self._loop, lambda: self._happens(self._conditions.lost_wakeup))
 
-    def ring(self, topics: Iterable[str]) -> None:
-        if not self._happens(self._weather.lost_wakeup):
-            self._watch.store.ring(topics)
+    def wake(self, topics: Iterable[str]) -> None:
+        if not self._happens(self._conditions.lost_wakeup):
+            self._monitor.store.wake(topics)
 
     @property
     def blocking(self) -> None:
@@ -309,14 +318,14 @@ class Network:
     async def close(self) -> None:
         return None
 
-    def another(self) -> Self:
+    def new_handle(self) -> Self:
         return self
 
 
-class _DeafListener:
-    """A listener that misses rings it was sent."""
+class _LossyListener:
+    """A listener that misses some wake-ups."""
 
-    def __init__(self, inner: Listener, loop: VirtualLoop, misses: Callable[[], bool]) -> None:
+    def __init__(self, inner: WakeupListener, loop: VirtualLoop, misses: Callable[[], bool]) -> None:
         self._inner, self._loop, self._misses = inner, loop, misses
 
     def arm(self) -> None:
@@ -342,10 +351,10 @@ def _answer(reply: asyncio.Future[Any], outcome: Any) -> None:
         return
     if isinstance(outcome, Exception):
         reply.set_exception(outcome)
-        reply.exception()  # its caller may be dead: nobody else has to be told
+        reply.exception()  # its caller may be dead, so the error is dropped
     else:
         reply.set_result(outcome)
 
 
 def _give_up(reply: asyncio.Future[Any], verb: str) -> None:
-    _answer(reply, StoreUnavailable(f"{verb}: nobody answered for {PATIENCE:g} s"))
+    _answer(reply, StoreUnavailable(f"{verb}: nobody answered for {REPLY_TIMEOUT_SECONDS:g} s"))

@@ -1,4 +1,4 @@
-"""People who cancel, retry, pause and change limits while everything runs."""
+"""Operators that cancel, retry, pause and change limits while the fleet runs."""
 
 from __future__ import annotations
 
@@ -6,32 +6,45 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from tests.simulation.ledger import Ledger
 from tests.simulation.network import Network
+from tests.simulation.outcome_log import OutcomeLog
 from tests.simulation.trace import Trace
 from tests.simulation.workload import QUEUES
-from tidemill.core.changes import Archive, Cancel, Change, Delete, Reprioritise, RetryNow, RunNow
 from tidemill.core.filters import Filter
+from tidemill.core.operator_changes import (
+    ArchiveJobs,
+    CancelJobs,
+    DeleteJobs,
+    OperatorChange,
+    ReprioritiseJobs,
+    RetryJobs,
+    RunJobsNow,
+)
 from tidemill.core.queues import QueueChanges
 from tidemill.core.states import State
 from tidemill.errors import StoreUnavailable
 
-_CHANGES: tuple[Change, ...] = (
-    Cancel(),
-    Cancel(),
-    Archive(),
-    RetryNow(),
-    RunNow(),
-    Reprioritise(0),
-    Delete(),
+_CHANGES: tuple[OperatorChange, ...] = (
+    CancelJobs(),
+    CancelJobs(),
+    ArchiveJobs(),
+    RetryJobs(),
+    RunJobsNow(),
+    ReprioritiseJobs(0),
+    DeleteJobs(),
 )
 
 
 class Operator:
     def __init__(
-        self, store: Network, ledger: Ledger, trace: Trace, chance: random.Random, wall: Callable[[], float]
+        self,
+        store: Network,
+        outcome_log: OutcomeLog,
+        trace: Trace,
+        chance: random.Random,
+        wall: Callable[[], float],
     ) -> None:
-        self._store, self._ledger, self._trace = store, ledger, trace
+        self._store, self._outcome_log, self._trace = store, outcome_log, trace
         self._chance, self._wall = chance, wall
 
     async def run(self) -> None:
@@ -41,11 +54,11 @@ class Operator:
                 if self._chance.random() < 0.7:
                     await self._amend()
                 else:
-                    await self._steer()
+                    await self._change_something()
             except StoreUnavailable:
                 continue
 
-    async def tidy_up(self) -> None:
+    async def restore_settings(self) -> None:
         for queue in QUEUES:
             await self._store.resume(queue)
             await self._store.clear_override(queue)
@@ -54,24 +67,24 @@ class Operator:
                 await self._store.open_pool(view.name, key=view.key)
 
     async def _amend(self) -> None:
-        if not self._ledger.sent:
+        if not self._outcome_log.sent:
             return
         ids = self._some_jobs()
         change = self._chance.choice(_CHANGES)
         amended = await self._store.amend(Filter(ids=ids), change)
         self._trace.add("operator", f"{type(change).__name__} {', '.join(amended.changed) or 'nothing'}")
-        if isinstance(change, Cancel):
+        if isinstance(change, CancelJobs):
             for id_, job in zip(ids, await self._store.get(ids), strict=True):
                 if id_ in amended.changed and job is not None and job.state is State.CANCELLED:
-                    self._ledger.cancels.setdefault((id_, job.generation), self._ledger.now())
+                    self._outcome_log.cancels.setdefault((id_, job.generation), self._outcome_log.now())
 
     def _some_jobs(self) -> tuple[str, ...]:
-        """Any, or those that have just started: a job in somebody's hands is the hardest to change."""
-        if self._ledger.starts and self._chance.random() < 0.5:
-            return tuple({run.job: None for run in self._ledger.starts[-2:]})
-        return tuple(self._chance.choices(list(self._ledger.sent), k=self._chance.choice((1, 3))))
+        """Picks any jobs, or jobs that have just started: a running job is the hardest to change."""
+        if self._outcome_log.starts and self._chance.random() < 0.5:
+            return tuple({run.job: None for run in self._outcome_log.starts[-2:]})
+        return tuple(self._chance.choices(list(self._outcome_log.sent), k=self._chance.choice((1, 3))))
 
-    async def _steer(self) -> None:
+    async def _change_something(self) -> None:
         queue, chance = self._chance.choice(QUEUES), self._chance
         match chance.choice(("pause", "pause until", "resume", "override", "no override")):
             case "pause":

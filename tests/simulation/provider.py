@@ -1,4 +1,4 @@
-"""A metered provider that counts what arrives, and refuses on a whim: the witness of I14."""
+"""A metered provider that counts arriving calls and refuses at random; it checks I14."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.simulation.trace import Violation
-from tidemill.core.limits import Limit, seconds_of
+from tidemill.core.limits import Limit, window_seconds
 from tidemill.core.needs import Need
 from tidemill.core.pools import PoolSettings
-from tidemill.testing.virtual import VirtualClock
+from tidemill.testing.clocks import VirtualClock
 
 POOLS = {
     "account": PoolSettings(limits=(Limit.requests(3, per=20.0),)),
@@ -22,8 +22,8 @@ POOLS = {
 SHANGHAI = timedelta(hours=8)
 
 
-class Refused(Exception):
-    """As client libraries raise it."""
+class ProviderRefusal(Exception):
+    """A refusal as client libraries raise it."""
 
     def __init__(self, status: int, headers: Mapping[str, str] | None = None, body: Any = None) -> None:
         super().__init__(f"HTTP {status}")
@@ -46,11 +46,11 @@ class Provider:
     moody: bool = True
 
     def call(self, place: Need) -> None:
-        """Counts the call at this very moment, as the jitter allows: nothing is awaited before."""
+        """Counts the call at once: nothing is awaited before, so the jitter is kept."""
         now, [limit] = self.clock.boot(), POOLS[place.pool].limits
         arrivals = self.arrivals[place.pool, place.key]
         arrivals.append(now)
-        inside = sum(at > now - seconds_of(limit) for at in arrivals[-20:])
+        inside = sum(at > now - window_seconds(limit) for at in arrivals[-20:])
         if inside > limit.amount:
             whose = f"{place.pool} of {place.key}" if place.key else place.pool
             self.violated(Violation("I14", f"{inside} calls of {whose} within {limit.per} s"))
@@ -62,9 +62,9 @@ class Provider:
         if not self.moody or mood == "well":
             return
         if mood == "rate":
-            raise Refused(429, {"retry-after": str(self.chance.choice((2, 6)))})
+            raise ProviderRefusal(429, {"retry-after": str(self.chance.choice((2, 6)))})
         if mood == "overload":
-            raise Refused(503)
+            raise ProviderRefusal(503)
         ends = datetime.fromtimestamp(self.clock.wall() + self.chance.choice((3, 8)), UTC) + SHANGHAI
         text = f"您的限额将在 {ends:%Y-%m-%d %H:%M:%S} 重置。"
-        raise Refused(429, body={"error": {"code": "1308", "message": text}})
+        raise ProviderRefusal(429, body={"error": {"code": "1308", "message": text}})

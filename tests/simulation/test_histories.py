@@ -1,6 +1,6 @@
-"""I1 to I11, I13 to I16, I19, I20, I22, I23, I26 over seeded histories of a whole fleet.
+"""Checks I1 to I11, I13 to I16, I19, I20, I22, I23, I26 over seeded histories of a whole fleet.
 
-I12, of schedules, is shown by tests/schedules."""
+tests/schedules covers I12, which is about schedules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.faults import PROFILES
-from tests.simulation.history import Verdict, run_history
+from tests.simulation.history import SimulationResult, run_history
 
 TRACE_LINES = 120
 
@@ -26,7 +26,7 @@ def test_histories_break_no_invariant(seeds: range, request: pytest.FixtureReque
 
 
 def test_a_seed_replays_the_same_history_in_another_process() -> None:
-    """Sets of strings are ordered differently in every process: nothing may depend on that."""
+    """The order of string sets differs per process; nothing may depend on it."""
     script = "from tests.simulation.history import run_history\nprint(run_history({}).trace.render())"
     for seed in (0, 2, 8):
         other = subprocess.run(
@@ -41,11 +41,11 @@ def test_a_seed_replays_the_same_history_in_another_process() -> None:
 
 
 def test_the_faults_really_happen() -> None:
-    """A simulator that never sees a stale write proves nothing about stale writes."""
+    """A simulator that never produces a stale write proves nothing about stale writes."""
     wanted = {
         "settle ok", "settle again", "settle stale", "extend refused", "returned",
         "revoked by reclaim", "revoked by amend", "claimed alone", "failed poison",
-        "cancelled expired", "cancelled replaced", "Retrying", "Snooze", "Release", "Crashed",
+        "cancelled expired", "cancelled replaced", "RetryLater", "Snooze", "JobRelease", "Crash",
         "_kill", "_pause", "_drain", "_storm", "_step_clock",
         "provider: well", "provider: rate", "provider: stated", "provider: overload", "probed",
     }  # fmt: skip
@@ -56,7 +56,7 @@ def test_the_faults_really_happen() -> None:
     pytest.fail(f"never happened: {', '.join(sorted(wanted))}")
 
 
-def _story(verdict: Verdict) -> str:
+def _story(verdict: SimulationResult) -> str:
     lines = verdict.trace.render().splitlines()
     return "\n".join(
         [

@@ -1,4 +1,4 @@
-"""Each safety, switched off, is missed: the simulator catches every mutant, by its invariant."""
+"""Removes one safety check at a time: the simulator detects every mutant, by its invariant."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.simulation.history import run_history
 from tests.simulation.mutants import MUTANTS, Mutant
 
 AT_MOST = 150
-"""Histories until a mutant must have been caught; most are within the first five."""
+"""Histories within which a mutant must be detected; most are within the first five."""
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))

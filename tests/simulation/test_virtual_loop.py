@@ -1,4 +1,4 @@
-"""The virtual-time event loop, its clock, and processes that die and freeze at any await."""
+"""Tests of the virtual event loop, its clock, and processes that die and freeze at any await."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import cast
 
 import pytest
 
-from tidemill.testing.virtual import (
-    START,
-    VirtualClock,
+from tidemill.testing.clocks import VirtualClock
+from tidemill.testing.virtual_loop import (
+    START_TIME,
     VirtualDeadlock,
     VirtualLoop,
     VirtualStandstill,
     run_virtual,
 )
-from tidemill.testing.virtual_processes import current_process, die
+from tidemill.testing.virtual_processes import current_process, kill_current_process
 
 
 def virtual_loop() -> VirtualLoop:
@@ -62,7 +62,7 @@ def test_nothing_left_to_wait_for_is_an_error_that_names_the_tasks() -> None:
 
 
 def test_a_busy_loop_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemill.testing.virtual.STANDSTILL", 1_000)
+    monkeypatch.setattr("tidemill.testing.virtual_loop.MAX_CALLBACKS_PER_INSTANT", 1_000)
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
@@ -90,7 +90,7 @@ def test_call_soon_threadsafe_and_executor_run_inline() -> None:
     run_virtual(scenario())
 
 
-def test_what_is_left_is_cancelled_as_asyncio_run_does() -> None:
+def test_remaining_tasks_are_cancelled_as_asyncio_run_does() -> None:
     ended: list[str] = []
 
     async def service() -> None:
@@ -110,11 +110,11 @@ def test_what_is_left_is_cancelled_as_asyncio_run_does() -> None:
 def test_clock_follows_the_loop_and_steps_apart_from_boot_time() -> None:
     async def scenario() -> None:
         clock, wrong = VirtualClock(), VirtualClock(skew=-300)
-        assert (clock.wall(), clock.boot()) == (START, 0)
-        assert wrong.wall() == START - 300
+        assert (clock.wall(), clock.boot()) == (START_TIME, 0)
+        assert wrong.wall() == START_TIME - 300
         await asyncio.sleep(10)
         clock.step_wall(3_600)
-        assert (clock.wall(), clock.boot()) == (START + 3_610, 10)
+        assert (clock.wall(), clock.boot()) == (START_TIME + 3_610, 10)
         boot = clock.boot_id
         clock.reboot()
         assert clock.boot_id != boot
@@ -180,7 +180,7 @@ def test_a_killed_process_runs_nothing_more_not_even_finally(caplog: pytest.LogC
 
 
 def test_a_process_can_be_killed_at_every_await() -> None:
-    """Also between awaits that take no time: the kill is counted in steps, not in seconds."""
+    """Also between awaits that take no time: kills are scheduled by steps, not by seconds."""
 
     async def scenario(kill_at: int) -> int:
         reached = 0
@@ -202,7 +202,7 @@ def test_a_process_can_be_killed_at_every_await() -> None:
 def test_a_process_can_kill_itself() -> None:
     async def scenario() -> bool:
         async def main() -> None:
-            await die()
+            await kill_current_process()
             raise AssertionError
 
         process, task = virtual_loop().spawn("victim", main())
@@ -234,7 +234,7 @@ def test_a_paused_process_runs_late_and_in_order() -> None:
     assert run_virtual(scenario()) == [("tick 1", 10), ("tick 2", 45), ("tick 3", 45), ("end", 45)]
 
 
-def test_what_a_process_starts_belongs_to_it_and_what_runs_outside_does_not() -> None:
+def test_tasks_belong_to_the_process_that_started_them() -> None:
     async def scenario() -> list[str]:
         names: list[str] = []
 

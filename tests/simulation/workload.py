@@ -1,4 +1,4 @@
-"""Producers: what they send, and how they insist on sending it."""
+"""Simulated producers, and an external producer that writes arrivals."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import msgspec
 from msgspec.structs import replace
 
 from tests.simulation.handlers import USES, Kind, Script
-from tests.simulation.ledger import Ledger
 from tests.simulation.network import Network
+from tests.simulation.outcome_log import OutcomeLog
 from tests.simulation.provider import need_of
 from tests.simulation.trace import Trace
-from tidemill.client.enqueuer import Enqueuer
-from tidemill.core.job import Group, NewJob
-from tidemill.core.queues import QueueSettings, Retention, Verdict
-from tidemill.core.uniqueness import OnConflict, Unique
+from tidemill.client.enqueuer import JobEnqueuer
+from tidemill.core.jobs import JobGroup, NewJob
+from tidemill.core.queues import InsertVerdict, QueueSettings, Retention
+from tidemill.core.unique_keys import OnConflict, Unique
 from tidemill.errors import StoreUnavailable
+from tidemill.stores.memory import MemoryStore
 
 QUEUES = ("plain", "keyed", "narrow", "short")
 _KINDS: tuple[Kind, ...] = ("quick", "long", "flaky", "later", "snooze", "hopeless", "stuck", "poison")
@@ -38,7 +39,7 @@ def queue_settings(chance: random.Random) -> dict[str, QueueSettings]:
 
 
 class Requests:
-    """Draws jobs of every sort. `quiet` ones start at once and hinder nobody."""
+    """Draws jobs of every kind. `quiet` jobs start at once and block no other job."""
 
     def __init__(self, chance: random.Random, *, quiet: bool = False) -> None:
         self._chance, self._quiet = chance, quiet
@@ -72,7 +73,8 @@ class Requests:
         return Script(kind, seconds, chance.choice((1, 1, 2, 4)), self._serial)
 
     def _unique(self, task: str) -> Unique | None:
-        """What is merged into a job with pools is of the same task, or it would call without having asked."""
+        """Draws a unique key. Jobs with pools merge only within one task; otherwise they would call without
+        a reservation."""
         chance = self._chance
         if self._quiet or chance.random() > 0.3:
             return None
@@ -87,16 +89,16 @@ class Requests:
 
 
 class Producer:
-    """Sends through the real enqueuer, and again with the same id when it hears nothing."""
+    """Sends jobs through the real client, and repeats a request with the same id if it gets no answer."""
 
     def __init__(
-        self, store: Network, ledger: Ledger, trace: Trace, name: str, chance: random.Random
+        self, store: Network, outcome_log: OutcomeLog, trace: Trace, name: str, chance: random.Random
     ) -> None:
-        self._store, self._ledger, self._trace = store, ledger, trace
+        self._store, self._outcome_log, self._trace = store, outcome_log, trace
         self._name, self._chance = name, chance
 
     async def run(self, draw: Callable[[], tuple[str, NewJob]], jobs: int, seconds: float) -> None:
-        enqueuer = Enqueuer(self._store, asyncio.get_running_loop())
+        enqueuer = JobEnqueuer(self._store, asyncio.get_running_loop())
         sends: list[asyncio.Task[None]] = []
         for _ in range(jobs):
             await asyncio.sleep(self._chance.expovariate(jobs / seconds))
@@ -104,17 +106,38 @@ class Producer:
             sends += [asyncio.create_task(self._send(enqueuer, *draw())) for _ in range(together)]
         await asyncio.gather(*sends)
 
-    async def _send(self, enqueuer: Enqueuer, queue: str, request: NewJob) -> None:
-        self._ledger.send(queue, request)
+    async def _send(self, enqueuer: JobEnqueuer, queue: str, request: NewJob) -> None:
+        self._outcome_log.send(queue, request)
         for _ in range(4):
-            began = self._ledger.now()
+            began = self._outcome_log.now()
             try:
-                [[answer]] = await enqueuer.insert([Group(queue, (request,))])
+                [[answer]] = await enqueuer.insert([JobGroup(queue, (request,))])
             except StoreUnavailable:
-                self._ledger.enqueued(self._name, request.id, began)
+                self._outcome_log.enqueued(self._name, request.id, began)
                 continue
-            self._ledger.enqueued(self._name, request.id, began)
+            self._outcome_log.enqueued(self._name, request.id, began)
             self._trace.add(self._name, f"sent {request.id} to {queue}: {answer.verdict} {answer.id}")
-            if answer.verdict is Verdict.ACCEPTED:
-                self._ledger.accept(answer.id)
+            if answer.verdict is InsertVerdict.ACCEPTED:
+                self._outcome_log.accept(answer.id)
             return
+
+
+class ExternalProducer:
+    """Writes arrivals like a commit in another program's database: once it returned, the request is
+    accepted (J20)."""
+
+    def __init__(
+        self, store: MemoryStore, outcome_log: OutcomeLog, trace: Trace, chance: random.Random
+    ) -> None:
+        self._store, self._outcome_log, self._trace, self._chance = store, outcome_log, trace, chance
+
+    async def run(self) -> None:
+        for serial in range(1, 9):
+            await asyncio.sleep(self._chance.expovariate(0.3))
+            script = Script("quick", self._chance.uniform(0, 0.3), 1, serial)
+            task = self._chance.choice(("work", "work", "rare"))
+            request = NewJob(id=f"f{serial:02d}", task=task, payload=msgspec.json.encode({"script": script}))
+            self._outcome_log.send("plain", request)
+            self._store.arrive(request.id, request.task, request.payload, b'{"queue": "plain"}')
+            self._outcome_log.accept(request.id)
+            self._trace.add("foreigner", f"wrote {request.id}")

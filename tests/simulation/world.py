@@ -1,4 +1,4 @@
-"""Everything that exists in one history."""
+"""The complete state of one history."""
 
 from __future__ import annotations
 
@@ -7,51 +7,50 @@ import random
 from collections import Counter
 from typing import Any
 
-from tests.simulation.facts import Facts
+from tests.simulation.claim_history import ClaimHistory
 from tests.simulation.faults import Faults, Profile
 from tests.simulation.fleet import GRACE, LEASE, POLL, RECLAIM, Fleet
-from tests.simulation.foreigner import Foreigner
 from tests.simulation.handlers import Handlers
-from tests.simulation.invariants.i01_nothing_lost import (
+from tests.simulation.invariants.accepted_jobs import (
+    Conservation,
+    Once,
+    OnlySubmitted,
     check_all_ended,
     check_done_was_run,
     check_nothing_lost,
 )
-from tests.simulation.invariants.i02_only_submitted import OnlySubmitted
-from tests.simulation.invariants.i03_once import Once
-from tests.simulation.invariants.i04_legal_moves import LegalMoves
-from tests.simulation.invariants.i05_fences import Fences
-from tests.simulation.invariants.i06_stale_writes import StaleWrites, check_logs
-from tests.simulation.invariants.i07_leases import Leases
-from tests.simulation.invariants.i08_crashes import Crashes, check_alone
-from tests.simulation.invariants.i09_conservation import Conservation
-from tests.simulation.invariants.i10_times import Times
-from tests.simulation.invariants.i11_unique import UniqueKeys
-from tests.simulation.invariants.i13_limits import Limits
-from tests.simulation.invariants.i15_closed_pools import ClosedPools
-from tests.simulation.invariants.i19_cancel import Cancels, check_starts
-from tests.simulation.invariants.i20_drain import Drains, check_drains_end, check_handed_back
-from tests.simulation.invariants.i22_deadline import check_deadline
-from tests.simulation.invariants.i23_wakeups import check_started_in_time
-from tests.simulation.invariants.i26_clocks import Clocks
-from tests.simulation.invariants.j34_j36_open import OnlyOpen
-from tests.simulation.ledger import Ledger
-from tests.simulation.network import LATEST, Weather
+from tests.simulation.invariants.claims import (
+    Crashes,
+    Drains,
+    Fences,
+    Leases,
+    StaleWrites,
+    check_alone,
+    check_drains_end,
+    check_handed_back,
+    check_logs,
+)
+from tests.simulation.invariants.deadlines import Clocks, Times, check_deadline, check_started_in_time
+from tests.simulation.invariants.limits import ClosedPools, Limits
+from tests.simulation.invariants.state_transitions import Cancels, LegalMoves, OnlyOpen, check_starts
+from tests.simulation.invariants.unique_keys import UniqueKeys
+from tests.simulation.minimal_worker import MinimalWorker
+from tests.simulation.network import MAX_ARRIVAL_SECONDS, NetworkConditions
 from tests.simulation.operators import Operator
+from tests.simulation.outcome_log import OutcomeLog
 from tests.simulation.provider import POOLS, Provider
-from tests.simulation.stranger import Stranger
+from tests.simulation.store_monitor import StoreMonitor
 from tests.simulation.trace import Trace, Violation
-from tests.simulation.watch import Watch
-from tests.simulation.workload import Producer, Requests, queue_settings
+from tests.simulation.workload import ExternalProducer, Producer, Requests, queue_settings
 from tidemill.core.queues import QueueSettings
 from tidemill.core.states import FINAL, State
 from tidemill.stores.memory import MemoryStore
-from tidemill.testing.manual import SeededEntropy
-from tidemill.testing.virtual import VirtualClock, VirtualLoop
-from tidemill.testing.virtual_processes import Process
+from tidemill.testing.clocks import SeededEntropy, VirtualClock
+from tidemill.testing.virtual_loop import VirtualLoop
+from tidemill.testing.virtual_processes import VirtualProcess
 
 SLACK = 0.5
-"""For the messages of a quiet network, several of them in a row."""
+"""Seconds for several consecutive messages on a quiet network."""
 
 
 class World:
@@ -61,49 +60,49 @@ class World:
         self.clock = VirtualClock(loop)
         self.trace = Trace(loop.time)
         self.trace.add("world", f"profile {profile.name!r}, {self.duration:.0f} s of faults")
-        self.ledger = Ledger(loop.time)
+        self.outcome_log = OutcomeLog(loop.time)
         self.store = MemoryStore(clock=self.clock, entropy=SeededEntropy(chance.getrandbits(32)))
-        self.watch = Watch(self.store, self.clock, self.trace, self.violated)
+        self.monitor = StoreMonitor(self.store, self.clock, self.trace, self.violated)
         self.provider = Provider(self.clock, random.Random(chance.getrandbits(32)), self.violated)
         self.fleet = Fleet(
             loop,
-            self.watch,
-            Weather(),
-            self.ledger,
-            Handlers(self.ledger, self.provider),
+            self.monitor,
+            NetworkConditions(),
+            self.outcome_log,
+            Handlers(self.outcome_log, self.provider),
             self.trace,
             random.Random(chance.getrandbits(32)),
             profile.wrong_clocks,
         )
         self.faults = Faults(self.fleet, self.clock, profile, random.Random(chance.getrandbits(32)))
         self.requests = Requests(random.Random(chance.getrandbits(32)), quiet=profile.quiet)
-        self.producers: list[tuple[Process, asyncio.Task[None]]] = []
-        self.guests: list[Process] = []
+        self.producers: list[tuple[VirtualProcess, asyncio.Task[None]]] = []
+        self.guests: list[VirtualProcess] = []
         self.broken = asyncio.Event()
         self.violation: Violation | None = None
         self._watch_everything()
 
     def _watch_everything(self) -> None:
-        self.facts = facts = Facts()
-        self._conservation = Conservation(facts)
-        self.watch.checkers = [
+        self.claim_history = claim_history = ClaimHistory()
+        self._conservation = Conservation(claim_history)
+        self.monitor.checkers = [
             LegalMoves(),
             Fences(),
-            StaleWrites(facts),
-            Leases(facts, RECLAIM + 1 + SLACK, self._calm_since, self.fleet.holds),
-            Crashes(facts),
+            StaleWrites(claim_history),
+            Leases(claim_history, RECLAIM + 1 + SLACK, self._calm_since, self.fleet.holds),
+            Crashes(claim_history),
             Times(),
             UniqueKeys(),
             Limits(self._settings, self._counts, self._running_in),
             OnlyOpen(lambda queue: self.store._shared.records.queue(queue).pause),
             Cancels(),
-            ClosedPools(facts),
-            Drains(self.ledger, facts),
+            ClosedPools(claim_history),
+            Drains(self.outcome_log, claim_history),
             Clocks(),
-            OnlySubmitted(self.ledger),
-            Once(facts),
+            OnlySubmitted(self.outcome_log),
+            Once(claim_history),
             self._conservation,
-            facts,
+            claim_history,
         ]
 
     async def begin(self) -> None:
@@ -117,21 +116,21 @@ class World:
         if self.profile.storms:
             self._invite_stranger()
         if not self.profile.quiet:
-            foreigner = Foreigner(
-                self.store, self.ledger, self.trace, random.Random(self.chance.getrandbits(32))
+            foreigner = ExternalProducer(
+                self.store, self.outcome_log, self.trace, random.Random(self.chance.getrandbits(32))
             )
             self.guests.append(self.loop.spawn("foreigner", foreigner.run())[0])
         if self.profile.operators:
             self.guests.append(self.loop.spawn("operator", self._operator().run())[0])
 
-    async def come_to_rest(self, patience: float) -> None:
-        """Faults have stopped. Workers that know everything finish what is left."""
+    async def wait_until_idle(self, patience: float) -> None:
+        """Waits until all jobs have ended. Faults have stopped, and the workers know every task."""
         self.provider.moody = False
-        await self.faults.calm_down()
-        await asyncio.sleep(LATEST)
+        await self.faults.stop_faults()
+        await asyncio.sleep(MAX_ARRIVAL_SECONDS)
         for guest in self.guests:
             guest.kill()
-        await self._operator().tidy_up()
+        await self._operator().restore_settings()
         for _ in range(2):
             self.fleet.start()
         until = self.loop.time() + patience
@@ -139,20 +138,20 @@ class World:
             await asyncio.sleep(1)
 
     def judge(self) -> None:
-        jobs = self.watch.jobs()
-        check_nothing_lost(self.ledger, self.facts, jobs)
+        jobs = self.monitor.jobs()
+        check_nothing_lost(self.outcome_log, self.claim_history, jobs)
         check_all_ended(jobs, len(self.store._shared.records.arrivals))
-        check_done_was_run(self.ledger, self.facts, jobs)
+        check_done_was_run(self.outcome_log, self.claim_history, jobs)
         for id_ in jobs:
-            check_logs(self.facts, id_, self._logs(id_))
-        check_alone(self.ledger, self.facts)
+            check_logs(self.claim_history, id_, self._logs(id_))
+        check_alone(self.outcome_log, self.claim_history)
         self._conservation.check_counts(self._counts())
-        check_starts(self.ledger, self.facts)
-        check_handed_back(self.ledger, self.facts)
-        check_drains_end(self.ledger, GRACE + SLACK)
-        check_deadline(self.ledger)
+        check_starts(self.outcome_log, self.claim_history)
+        check_handed_back(self.outcome_log, self.claim_history)
+        check_drains_end(self.outcome_log, GRACE + SLACK)
+        check_deadline(self.outcome_log)
         if self.profile.quiet:
-            check_started_in_time(self.facts, jobs, self.loop.epoch, POLL + SLACK)
+            check_started_in_time(self.claim_history, jobs, self.loop.epoch, POLL + SLACK)
 
     def kill_everybody(self) -> None:
         self.fleet.kill_all()
@@ -162,7 +161,7 @@ class World:
             process.kill()
 
     def violated(self, violation: Violation) -> None:
-        """The first one counts; what follows is its consequence."""
+        """Records the first violation; later ones are its consequences."""
         if self.violation is None:
             self.violation = violation
             self.trace.add("VIOLATION", str(violation))
@@ -176,42 +175,44 @@ class World:
             self.violated(Violation("bug", f"{context.get('message')}: {context.get('exception')!r}"))
 
     def seen(self) -> Counter[str]:
-        seen = Counter(self.facts.seen)
+        seen = Counter(self.claim_history.seen)
         seen.update(self.faults.happened)
-        seen["verbs"] = self.watch.verbs
+        seen["verbs"] = self.monitor.verbs
         seen.update({f"provider: {word}": times for word, times in self.provider.answers.items()})
-        seen["jobs"] = len(self.ledger.sent)
-        seen["accepted"] = len(self.ledger.accepted)
-        seen["drained"] = len(self.ledger.drained)
-        ends = [job for _, job in self.facts.deleted.values()] + list(self.watch.jobs().values())
+        seen["jobs"] = len(self.outcome_log.sent)
+        seen["accepted"] = len(self.outcome_log.accepted)
+        seen["drained"] = len(self.outcome_log.drained)
+        ends = [job for _, job in self.claim_history.deleted.values()] + list(self.monitor.jobs().values())
         seen.update(f"{job.state} {job.reason or ''}".strip() for job in ends)
         return seen
 
     def _start_producer(self, name: str) -> None:
         chance = random.Random(self.chance.getrandbits(32))
-        producer = Producer(self.fleet.network(name), self.ledger, self.trace, name, chance)
+        producer = Producer(self.fleet.network(name), self.outcome_log, self.trace, name, chance)
         jobs = chance.choice((5, 15))
         self.producers.append(self.loop.spawn(name, producer.run(self.requests.draw, jobs, self.duration)))
         self.faults.producers.append(self.producers[-1][0])
 
     def _invite_stranger(self) -> None:
         chance = random.Random(self.chance.getrandbits(32))
-        stranger = Stranger("s1", self.fleet.network("s1"), self.fleet.handlers, chance, LEASE)
+        stranger = MinimalWorker("s1", self.fleet.network("s1"), self.fleet.handlers, chance, LEASE)
         self.guests.append(self.loop.spawn("s1", stranger.run())[0])
 
     def _operator(self) -> Operator:
         chance = random.Random(self.chance.getrandbits(32))
-        return Operator(self.fleet.network("operator"), self.ledger, self.trace, chance, self.clock.wall)
+        return Operator(self.fleet.network("operator"), self.outcome_log, self.trace, chance, self.clock.wall)
 
     def _at_rest(self) -> bool:
         sending = any(process.alive and not task.done() for process, task in self.producers)
         waiting = sending or bool(self.store._shared.records.arrivals)
-        return not waiting and all(job.state in FINAL for job in self.watch.jobs().values())
+        return not waiting and all(job.state in FINAL for job in self.monitor.jobs().values())
 
     def _calm_since(self) -> float | None:
-        """Since when some worker could reclaim undisturbed: a pause or a storm makes a reclaimer
-        distrust the clocks for a lease, a death leaves the chore without a leader for a while."""
-        if self.fleet.weather.bad or not self.fleet.running:
+        """Returns since when a worker could reclaim undisturbed.
+
+        After a pause or a storm, a reclaimer distrusts the clocks for a lease. After a death,
+        maintenance has no leader for a while."""
+        if self.fleet.conditions.bad or not self.fleet.running:
             return None
         return max(self.fleet.disturbed + LEASE + 3 * RECLAIM, self.fleet.died + 1.5 * RECLAIM)
 

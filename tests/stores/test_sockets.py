@@ -16,11 +16,11 @@ from tests.servers.program import HOST, free_port
 from tests.servers.redis import Redis
 from tidemill.clock import SystemClock
 from tidemill.stores import sockets
-from tidemill.stores.postgres.address import Address
-from tidemill.stores.postgres.links import Links
-from tidemill.stores.redis.address import parse
-from tidemill.stores.redis.handle import Handle
-from tidemill.stores.sockets import interleaved, open_blocking_socket, open_socket
+from tidemill.stores.postgres.address import PostgresAddress
+from tidemill.stores.postgres.connection_pool import ConnectionPool
+from tidemill.stores.redis.address import parse_url
+from tidemill.stores.redis.handle import RedisHandle
+from tidemill.stores.sockets import interleave_families, open_blocking_socket, open_socket
 
 SILENT = "127.0.0.2"
 
@@ -67,7 +67,7 @@ def silent(redis_server: Redis) -> Iterator[None]:
 async def test_postgresql_opens_beside_a_dead_address(resolved: list[str], postgres_server: Postgres) -> None:
     resolved[:] = [SILENT, HOST]
     silent = SilentPort(postgres_server.port)
-    links = Links(Address.parse(postgres_server.url.replace(HOST, "dual.example")))
+    links = ConnectionPool(PostgresAddress.parse(postgres_server.url.replace(HOST, "dual.example")))
     link = await links.take()
     assert await link.fetchval("SELECT 1") == 1
     links.give_back(link)
@@ -91,7 +91,7 @@ async def test_a_store_opens_beside_a_dead_address(
     resolved: list[str], redis_server: Redis, redis_prefix: str
 ) -> None:
     resolved[:] = [SILENT, HOST]
-    handle = Handle(parse(f"redis://dual.example:{redis_server.port}", redis_prefix), SystemClock())
+    handle = RedisHandle(parse_url(f"redis://dual.example:{redis_server.port}", redis_prefix), SystemClock())
     await handle.open()
     assert await handle.shard.ask("PING") == b"PONG"
     await handle.close()
@@ -100,7 +100,7 @@ async def test_a_store_opens_beside_a_dead_address(
 async def test_a_host_without_ipv6_takes_the_other_address(
     redis_server: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There a socket of that family cannot even be made."""
+    """On such a host a socket of that family cannot be created."""
     make, six, four = socket.socket, socket.AF_INET6, socket.AF_INET
     found = [(six, 1, 6, "", ("::1", redis_server.port)), (four, 1, 6, "", (HOST, redis_server.port))]
 
@@ -121,7 +121,7 @@ async def test_a_host_without_ipv6_takes_the_other_address(
         assert opened.getpeername()[0] == HOST
 
 
-async def test_all_addresses_dead_is_the_first_ones_error(resolved: list[str]) -> None:
+async def test_if_all_addresses_are_dead_the_first_error_is_raised(resolved: list[str]) -> None:
     resolved[:] = ["127.0.0.3", "127.0.0.4"]
     with pytest.raises(ConnectionRefusedError):
         await open_socket("dual.example", free_port())
@@ -132,5 +132,5 @@ async def test_all_addresses_dead_is_the_first_ones_error(resolved: list[str]) -
 def test_families_take_turns() -> None:
     six = [(socket.AF_INET6, 1, 6, "", (f"::{n}", 1)) for n in range(3)]
     four = [(socket.AF_INET, 1, 6, "", (f"10.0.0.{n}", 1)) for n in range(1)]
-    assert interleaved([*six, *four]) == [six[0], four[0], six[1], six[2]]
-    assert interleaved(four) == four
+    assert interleave_families([*six, *four]) == [six[0], four[0], six[1], six[2]]
+    assert interleave_families(four) == four

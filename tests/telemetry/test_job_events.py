@@ -1,4 +1,4 @@
-"""Every event about jobs comes from a real client or worker, with the fields it promises."""
+"""A real client or worker emits every job event, with the documented fields."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ import pytest
 
 from tests.worker.bench import Bench, Unreliable, Virtually
 from tidemill import GiveUp, Retry, SnoozeFor, Tidemill, Unique
-from tidemill.contract.jobs import Extended
-from tidemill.core.changes import Cancel
-from tidemill.core.claims import ClaimRequest, Heartbeat, Share
+from tidemill.contract.jobs import ExtendResult
+from tidemill.core.claims import ClaimRequest, Heartbeat, QueueShare
 from tidemill.core.filters import Filter
-from tidemill.core.job import Error
-from tidemill.core.outcomes import Crashed, Outcome
+from tidemill.core.jobs import Error
+from tidemill.core.operator_changes import CancelJobs
+from tidemill.core.outcomes import Crash, Outcome
 from tidemill.errors import StoreUnavailable
 from tidemill.telemetry.events import (
+    AttemptStopped,
     Event,
     JobCrashed,
     JobDone,
     JobEnqueued,
     JobFailed,
-    JobLost,
     JobReclaimed,
     JobReleased,
     JobRetrying,
     JobSnoozed,
     JobStarted,
+    LargePayload,
     OutcomeRefused,
-    PayloadLarge,
     SlotStuck,
-    TaskUnknown,
-    WorkerSilent,
+    UnknownTaskReleased,
+    WorkerUnresponsive,
 )
-from tidemill.testing.virtual import VirtualClock
+from tidemill.testing.clocks import VirtualClock
 from tidemill.worker.attempt import Attempt
 
 
@@ -48,7 +48,7 @@ def test_started_and_done_say_how_long_it_waited_and_ran(virtually: Virtually) -
         job = await bench.enqueue("takes_two", trace="t-1")
         await asyncio.sleep(5)
         worker = await bench.run_until_idle()
-        [started], [done] = bench.told(JobStarted), bench.told(JobDone)
+        [started], [done] = bench.events_of(JobStarted), bench.events_of(JobDone)
         assert (started.job, started.task, started.queue) == (job, "takes_two", "default")
         assert (started.attempt, started.trace, started.worker) == (1, "t-1", worker.id)
         assert started.waited == pytest.approx(5, abs=0.01)
@@ -59,8 +59,8 @@ def test_started_and_done_say_how_long_it_waited_and_ran(virtually: Virtually) -
     virtually(scenario)
 
 
-def test_waiting_is_told_by_the_stores_clock_not_by_the_workers(virtually: Virtually) -> None:
-    """I26: a worker whose clock is five minutes fast does not see jobs that waited five minutes."""
+def test_waited_is_measured_by_the_store_s_clock(virtually: Virtually) -> None:
+    """I26: with a worker clock that is five minutes fast, `waited` is not five minutes longer."""
 
     async def noop() -> None: ...
 
@@ -72,7 +72,7 @@ def test_waiting_is_told_by_the_stores_clock_not_by_the_workers(virtually: Virtu
         await asyncio.sleep(20)
         await bench.enqueue("noop")
         await asyncio.sleep(1)
-        [done] = bench.told(JobDone)
+        [done] = bench.events_of(JobDone)
         assert done.waited < 1.1
         worker.stop()
         await running
@@ -89,7 +89,7 @@ def test_a_retry_and_a_failure_say_what_was_raised(virtually: Virtually) -> None
         job = await bench.enqueue("breaks")
         running = bench.start(worker := bench.worker())
         await asyncio.sleep(10)
-        [retrying], [failed] = bench.told(JobRetrying), bench.told(JobFailed)
+        [retrying], [failed] = bench.events_of(JobRetrying), bench.events_of(JobFailed)
         assert (retrying.job, retrying.attempt, retrying.delay) == (job, 1, 3)
         assert (retrying.error, retrying.message) == ("ValueError", "no such feed")
         assert (failed.job, failed.attempt, failed.reason) == (job, 2, "failed")
@@ -110,7 +110,7 @@ def test_a_snooze_says_for_how_long_and_why(virtually: Virtually) -> None:
         bench.task(sleepy)
         job = await bench.enqueue("sleepy")
         await bench.run_until_idle()
-        [snoozed] = bench.told(JobSnoozed)
+        [snoozed] = bench.events_of(JobSnoozed)
         assert (snoozed.job, snoozed.delay, snoozed.reason) == (job, 60, "quota")
 
     virtually(scenario)
@@ -128,9 +128,9 @@ def test_a_job_handed_back_says_why(virtually: Virtually) -> None:
         await asyncio.sleep(0.5)
         worker.stop()
         await running
-        reasons = {event.job: event.reason for event in bench.told(JobReleased)}
+        reasons = {event.job: event.reason for event in bench.events_of(JobReleased)}
         assert reasons == {stopped: "stopping", stranger: "unknown task"}
-        [unknown] = bench.told(TaskUnknown)
+        [unknown] = bench.events_of(UnknownTaskReleased)
         assert (unknown.task, unknown.queue, unknown.known) == ("nobody_knows", "default", ("long",))
         assert (await bench.job(stranger)).note == f"worker {worker.id} does not know this task"
 
@@ -138,9 +138,9 @@ def test_a_job_handed_back_says_why(virtually: Virtually) -> None:
 
 
 class Deadly:
-    """An isolated runner whose process dies under every job."""
+    """An isolated runner whose process dies in every job."""
 
-    surrounds = False
+    runs_middleware = False
     lifespan_problem = None
 
     def __init__(self, limit: int) -> None: ...
@@ -149,22 +149,22 @@ class Deadly:
         self, attempt: Attempt, definition: Any, chance: float, started: Callable[[], None], middleware: int
     ) -> Outcome:
         started()
-        return Crashed(Error("ProcessDied", "the process was ended by SIGSEGV"))
+        return Crash(Error("ProcessDied", "the process was ended by SIGSEGV"))
 
     async def drain(self) -> None: ...
 
     def close(self) -> None: ...
 
 
-def test_i8_a_crash_is_told_as_a_crash_and_the_last_one_as_a_failure(virtually: Virtually) -> None:
+def test_i8_a_crash_emits_job_crashed_and_the_last_one_job_failed(virtually: Virtually) -> None:
     async def deadly() -> None: ...
 
     async def scenario(bench: Bench) -> None:
         bench.task(deadly, isolate=True)
         job = await bench.enqueue("deadly")
         worker = await bench.run_until_idle(runner=Deadly)
-        assert [(event.job, event.crashes) for event in bench.told(JobCrashed)] == [(job, 1), (job, 2)]
-        [failed] = bench.told(JobFailed)
+        assert [(event.job, event.crashes) for event in bench.events_of(JobCrashed)] == [(job, 1), (job, 2)]
+        [failed] = bench.events_of(JobFailed)
         assert (failed.job, failed.reason, failed.error) == (job, "poison", "ProcessDied")
         assert (worker.stats.crashed, worker.stats.failed) == (3, 1)
 
@@ -180,9 +180,9 @@ def test_i19_a_cancelled_job_is_lost_to_its_worker(virtually: Virtually) -> None
         job = await bench.enqueue("long")
         running = bench.start(worker := bench.worker())
         await asyncio.sleep(10)
-        await bench.store.amend(Filter(ids=(job,)), Cancel("not wanted"))
+        await bench.store.amend(Filter(ids=(job,)), CancelJobs("not wanted"))
         await asyncio.sleep(1)
-        [lost] = bench.told(JobLost)
+        [lost] = bench.events_of(AttemptStopped)
         assert lost.job == job
         assert lost.seconds == pytest.approx(10, abs=0.1)
         worker.stop()
@@ -192,13 +192,13 @@ def test_i19_a_cancelled_job_is_lost_to_its_worker(virtually: Virtually) -> None
 
 
 class Deaf(Unreliable):
-    """Its heartbeats do not get through."""
+    """A store whose heartbeats fail."""
 
-    async def extend(self, heartbeat: Heartbeat) -> Extended:
+    async def extend(self, heartbeat: Heartbeat) -> ExtendResult:
         raise StoreUnavailable("down")
 
 
-def test_i6_a_late_outcome_is_refused_and_told(virtually: Virtually) -> None:
+def test_i6_a_late_outcome_is_refused_and_emits_an_event(virtually: Virtually) -> None:
     async def long() -> None:
         await asyncio.sleep(40)
 
@@ -209,10 +209,10 @@ def test_i6_a_late_outcome_is_refused_and_told(virtually: Virtually) -> None:
         await asyncio.sleep(1)
         await bench.store.reclaim(dead=[worker.id])
         await bench.store.claim(
-            ClaimRequest(worker="other", number=1, shares=(Share("default", 1),), limit=1, lease=3600)
+            ClaimRequest(worker="other", number=1, shares=(QueueShare("default", 1),), limit=1, lease=3600)
         )
         await asyncio.sleep(45)
-        [refused] = bench.told(OutcomeRefused)
+        [refused] = bench.events_of(OutcomeRefused)
         assert (refused.job, refused.outcome, refused.answer) == (job, "done", "stale")
         worker.stop()
         await running
@@ -227,11 +227,11 @@ def test_i7_a_reclaimed_job_names_the_silent_worker(virtually: Virtually) -> Non
         bench.task(noop)
         job = await bench.enqueue("noop", trace="t-9")
         await bench.store.claim(
-            ClaimRequest(worker="ghost", number=1, shares=(Share("default", 1),), limit=1, lease=2)
+            ClaimRequest(worker="ghost", number=1, shares=(QueueShare("default", 1),), limit=1, lease=2)
         )
         running = bench.start(worker := bench.worker(reclaim_every=4))
         await asyncio.sleep(10)
-        [reclaimed] = bench.told(JobReclaimed)
+        [reclaimed] = bench.events_of(JobReclaimed)
         assert (reclaimed.job, reclaimed.task, reclaimed.queue) == (job, "noop", "default")
         assert (reclaimed.trace, reclaimed.attempt, reclaimed.crashes) == ("t-9", 1, 1)
         assert reclaimed.error == "LeaseExpired"
@@ -242,8 +242,8 @@ def test_i7_a_reclaimed_job_names_the_silent_worker(virtually: Virtually) -> Non
     virtually(scenario)
 
 
-def test_what_many_jobs_were_taken_from_is_one_line_of_the_log(virtually: Virtually) -> None:
-    """Which jobs they were is told as ever; the log has it at `debug`."""
+def test_many_jobs_reclaimed_from_one_worker_are_one_log_line(virtually: Virtually) -> None:
+    """Listeners get an event for each job; the log has these at `debug`."""
 
     async def noop() -> None: ...
 
@@ -254,31 +254,35 @@ def test_what_many_jobs_were_taken_from_is_one_line_of_the_log(virtually: Virtua
             for _ in range(count):
                 await bench.enqueue("noop")
             claims = await bench.store.claim(
-                ClaimRequest(worker=name, number=1, shares=(Share("default", count),), limit=count, lease=2)
+                ClaimRequest(
+                    worker=name, number=1, shares=(QueueShare("default", count),), limit=count, lease=2
+                )
             )
             held[name] = {job.id for job in claims.jobs}
         running = bench.start(worker := bench.worker(reclaim_every=4))
         await asyncio.sleep(10)
-        assert len(bench.told(JobReclaimed)) == 41
-        silent = {event.worker: event for event in bench.told(WorkerSilent)}
+        assert len(bench.events_of(JobReclaimed)) == 41
+        silent = {event.worker: event for event in bench.events_of(WorkerUnresponsive)}
         assert {name: event.jobs for name, event in silent.items()} == {"ghost": 40, "shade": 1}
         assert all(event.job in held[name] for name, event in silent.items())
-        assert (WorkerSilent.level, JobReclaimed.level) == ("warning", "debug")
+        assert (WorkerUnresponsive.level, JobReclaimed.level) == ("warning", "debug")
         worker.stop()
         await running
 
     virtually(scenario)
 
 
-def test_i8_poison_that_is_reclaimed_is_told_as_a_failure(virtually: Virtually) -> None:
+def test_i8_reclaimed_poison_emits_job_failed(virtually: Virtually) -> None:
     async def noop() -> None: ...
 
     async def scenario(bench: Bench) -> None:
         bench.task(noop)
         job = await bench.enqueue("noop")
-        for number in range(1, 5):  # in company once, then alone up to the limit of three
+        for number in range(1, 5):  # once with other jobs, then alone up to the crash limit of three
             await bench.store.claim(
-                ClaimRequest(worker="ghost", number=number, shares=(Share("default", 1),), limit=1, lease=1)
+                ClaimRequest(
+                    worker="ghost", number=number, shares=(QueueShare("default", 1),), limit=1, lease=1
+                )
             )
             if (await bench.job(job)).crashes < 2:
                 await bench.store.reclaim(dead=["ghost"])
@@ -286,7 +290,7 @@ def test_i8_poison_that_is_reclaimed_is_told_as_a_failure(virtually: Virtually) 
                 break
         running = bench.start(worker := bench.worker(reclaim_every=4))
         await asyncio.sleep(10)
-        [failed] = bench.told(JobFailed)
+        [failed] = bench.events_of(JobFailed)
         assert (failed.job, failed.task, failed.reason) == (job, "noop", "poison")
         worker.stop()
         await running
@@ -294,7 +298,7 @@ def test_i8_poison_that_is_reclaimed_is_told_as_a_failure(virtually: Virtually) 
     virtually(scenario)
 
 
-def test_i21_a_slot_that_is_stuck_is_told(virtually: Virtually) -> None:
+def test_i21_a_stuck_slot_emits_slot_stuck(virtually: Virtually) -> None:
     async def deaf() -> None:
         while True:
             try:
@@ -307,47 +311,47 @@ def test_i21_a_slot_that_is_stuck_is_told(virtually: Virtually) -> None:
         bench.task(deaf, timeout=1, retry=Retry(attempts=1))
         job = await bench.enqueue("deaf")
         await bench.run_until_idle()
-        [stuck] = bench.told(SlotStuck)
+        [stuck] = bench.events_of(SlotStuck)
         assert stuck.job == job
         assert stuck.seconds == pytest.approx(6)
 
     virtually(scenario)
 
 
-async def test_a_client_tells_what_was_enqueued() -> None:
-    app, told = Tidemill("memory://"), list[Event]()
+async def test_a_client_emits_job_enqueued() -> None:
+    app, events = Tidemill("memory://"), list[Event]()
 
     @app.task(name="feeds:refresh", queue="feeds")
     async def refresh(feed: str) -> None: ...
 
-    app.on(JobEnqueued)(told.append)
+    app.on(JobEnqueued)(events.append)
     async with app:
         first = await refresh.using(unique=Unique("f")).enqueue("f")
         second = await refresh.using(unique=Unique("f")).enqueue("f")
         await app.enqueue_many([refresh.job("a"), refresh.job("b")])
     assert first.id == second.id
-    assert told[:2] == [
+    assert events[:2] == [
         JobEnqueued(job=first.id, task="feeds:refresh", queue="feeds", trace=first.id, existing=existing)
         for existing in (False, True)
     ]
-    assert len(told) == 4
+    assert len(events) == 4
 
 
-async def test_q9_a_large_payload_is_told_once_a_minute() -> None:
-    app, told = Tidemill("memory://"), list[PayloadLarge]()
+async def test_q9_a_large_payload_emits_one_event_per_minute() -> None:
+    app, events = Tidemill("memory://"), list[LargePayload]()
 
     @app.task(name="big", warn_bytes=10)
     async def big(text: str) -> None: ...
 
-    app.on(PayloadLarge)(told.append)
+    app.on(LargePayload)(events.append)
     big.job("x" * 20)
     big.job("x" * 20)
-    [large] = told
+    [large] = events
     assert (large.task, large.warn_bytes) == ("big", 10)
     assert large.size > 20
 
 
-def test_who_gives_up_fails_for_good(virtually: Virtually) -> None:
+def test_give_up_emits_job_failed_and_no_retry(virtually: Virtually) -> None:
     async def hopeless() -> None:
         raise GiveUp("no such song")
 
@@ -355,7 +359,7 @@ def test_who_gives_up_fails_for_good(virtually: Virtually) -> None:
         bench.task(hopeless)
         await bench.enqueue("hopeless")
         await bench.run_until_idle()
-        assert [event.message for event in bench.told(JobFailed)] == ["no such song"]
-        assert bench.told(JobRetrying) == []
+        assert [event.message for event in bench.events_of(JobFailed)] == ["no such song"]
+        assert bench.events_of(JobRetrying) == []
 
     virtually(scenario)

@@ -1,4 +1,5 @@
-"""Where lines go and how they look, in programs of their own: configuration is the process's."""
+"""The destination and format of log lines. Each test runs a separate program, since logging is set per
+process."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ import structlog
 
 from tidemill.errors import ConfigurationError
 from tidemill.logs import configure
-from tidemill.telemetry.events import JobLost
-from tidemill.telemetry.lines import LineWriter
+from tidemill.telemetry.events import AttemptStopped
+from tidemill.telemetry.listeners import EventLogger
 
 JOBS = """
 import logging, structlog, sys
@@ -66,7 +67,7 @@ def run(folder: Path, *names: str, before: str = "logs.configure(format='json')"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True
     )
-    assert done.stdout == ""  # which belongs to the program
+    assert done.stdout == ""  # stdout is left to the program
     return done.stderr
 
 
@@ -80,23 +81,26 @@ def by_event(text: str) -> dict[str, dict[str, Any]]:
 
 def test_every_line_is_json_and_a_handlers_lines_carry_its_ids_q15(folder: Path) -> None:
     text = run(folder, "fine")
-    told = by_event(text)
+    logged = by_event(text)
     for event in ("from structlog", "from logging 新闻"):
-        line = told[event]
+        line = logged[event]
         assert (line["task"], line["attempt"], line["trace"]) == ("fine", 1, "t-1")
         assert len(line["job"]) == 32
-    assert told["from structlog"]["text"] == "新闻"
+    assert logged["from structlog"]["text"] == "新闻"
     assert "新闻" in text, "found by grep"
-    assert (told["from logging 新闻"]["level"], told["from logging 新闻"]["logger"]) == ("warning", "library")
-    assert all("timestamp" in line and "level" in line for line in told.values())
-    assert "job" not in told["worker started"]
-    assert told["worker stopped"]["done"] == 1
+    assert (logged["from logging 新闻"]["level"], logged["from logging 新闻"]["logger"]) == (
+        "warning",
+        "library",
+    )
+    assert all("timestamp" in line and "level" in line for line in logged.values())
+    assert "job" not in logged["worker started"]
+    assert logged["worker stopped"]["done"] == 1
 
 
 def test_an_isolated_handler_logs_like_its_worker_q15(folder: Path) -> None:
-    told = by_event(run(folder, "isolated"))
+    logged = by_event(run(folder, "isolated"))
     for event in ("from structlog", "from logging"):
-        assert (told[event]["task"], told[event]["trace"]) == ("isolated", "t-1")
+        assert (logged[event]["task"], logged[event]["trace"]) == ("isolated", "t-1")
 
 
 def test_debug_shows_every_start_and_end_of_a_job_and_info_none_q15(folder: Path) -> None:
@@ -144,9 +148,9 @@ def test_auto_is_for_people_on_a_terminal_and_json_elsewhere(folder: Path) -> No
 
 
 def test_without_configure_lines_still_go_to_stderr_and_logging_is_left_alone(folder: Path) -> None:
-    told = run(folder, "fine", before="")
-    assert '"event": "worker stopped"' in told
-    assert "\nfrom logging 新闻\n" in told, "as Python does by itself"
+    stderr = run(folder, "fine", before="")
+    assert '"event": "worker stopped"' in stderr
+    assert "\nfrom logging 新闻\n" in stderr, "as Python does by itself"
 
 
 def test_a_program_with_its_own_structlog_is_left_alone(folder: Path) -> None:
@@ -169,8 +173,8 @@ def test_a_program_with_its_own_logging_is_left_alone(folder: Path) -> None:
 
 def test_configured_again_the_last_word_counts(folder: Path) -> None:
     twice = "logs.configure(format='console', level='debug'); logs.configure(format='json', level='warning')"
-    told = lines(run(folder, "fine", before=twice))
-    assert [line["event"] for line in told] == ["from logging 新闻"]
+    logged = lines(run(folder, "fine", before=twice))
+    assert [line["event"] for line in logged] == ["from logging 新闻"]
 
 
 def test_a_level_that_comes_after_the_application_holds_with_any_looks(folder: Path) -> None:
@@ -183,14 +187,14 @@ def test_a_level_that_comes_after_the_application_holds_with_any_looks(folder: P
 
 def test_of_a_flood_one_line_a_minute_is_shown() -> None:
     now = 1000.0
-    write = LineWriter(lambda: now)
-    lost = JobLost(job="a", task="t", queue="q", trace="a", attempt=1, worker="w", seconds=1.0)
-    with structlog.testing.capture_logs() as told:
+    write = EventLogger(lambda: now)
+    lost = AttemptStopped(job="a", task="t", queue="q", trace="a", attempt=1, worker="w", seconds=1.0)
+    with structlog.testing.capture_logs() as logged:
         for _ in range(3):
             for _ in range(3):
                 write(lost)
             now += 60.0
-    assert [line["log_level"] for line in told] == ["warning", "debug", "debug"] * 3
+    assert [line["log_level"] for line in logged] == ["warning", "debug", "debug"] * 3
 
 
 @pytest.mark.parametrize(
@@ -206,7 +210,7 @@ def test_a_wrong_setting_is_refused(wrong: dict[str, Any], sentence: str) -> Non
 
 
 def test_a_line_and_its_end_are_one_write(folder: Path) -> None:
-    """Or the lines of two processes that share a stderr run into each other."""
+    """Otherwise the lines of two processes that share stderr would mix."""
     (folder / "one.py").write_text(
         "import sys, structlog\nfrom tidemill import logs\n"
         "class Writes:\n"

@@ -1,4 +1,4 @@
-"""Spans from enqueue to run, by the real SDK."""
+"""OpenTelemetry spans from enqueue to run, with the real SDK."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode, format_span_id, format_trace_id
 
-from tests.telemetry import apart
+from tests.telemetry import isolated_handlers
 from tidemill import GiveUp, QueueFull, Retry, SnoozeFor, StoreUnavailable, Tidemill
-from tidemill.core.courses import Kind
-from tidemill.core.traces import trace_id
+from tidemill.core.documents import DocumentKind
+from tidemill.core.jobs import trace_id
 from tidemill.stores.memory import MemoryStore
-from tidemill.telemetry.current import CurrentFilter, current
+from tidemill.telemetry.current_attempt import CurrentAttemptFilter, current_attempt
 from tidemill.telemetry.events import JobEnqueued, JobStarted
 from tidemill.telemetry.otel import instrument
 
@@ -28,7 +28,7 @@ AGAIN = Retry(attempts=3, first=0)
 
 
 class Traced:
-    """An application whose spans are kept here."""
+    """An application and the spans that it exported."""
 
     def __init__(self, app: Tidemill) -> None:
         self.app, self._kept = app, InMemorySpanExporter()
@@ -90,11 +90,11 @@ async def test_one_trace_from_the_request_over_the_enqueue_to_the_run_and_on(tra
         with traced.tracer.start_as_current_span("request"):
             job = await first.enqueue()
         await traced.work()
-    request, sent, ran, asked, passed_on, last = (
+    request, sent, ran, step_span, passed_on, last = (
         traced.span(name)
         for name in ("request", "send songs", "process songs", "asking", "send later", "process later")
     )
-    chain = [request, sent, ran, asked, passed_on, last]
+    chain = [request, sent, ran, step_span, passed_on, last]
     assert [_parent(span) for span in chain] == [None, *map(_id, chain[:-1])]
     assert len({_trace(span) for span in chain}) == 1
     assert (sent.kind, ran.kind) == (SpanKind.PRODUCER, SpanKind.CONSUMER)
@@ -115,7 +115,7 @@ async def test_one_trace_from_the_request_over_the_enqueue_to_the_run_and_on(tra
 async def test_attempts_are_in_the_trace_of_their_enqueue_and_linked_to_the_one_before(
     store: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Also when another process runs the next: what links them is in the store."""
+    """The next attempt may run in another process, because the store keeps the span."""
     match store:
         case "memory":
             url = "memory://"
@@ -150,8 +150,8 @@ async def test_attempts_are_in_the_trace_of_their_enqueue_and_linked_to_the_one_
         assert (first.attributes or {})["error.type"] == "ValueError"
         [event] = first.events
         assert (event.attributes or {})["exception.message"] == "no 1"
-        kept = await traced.app.store.find_courses(Kind.RECORD, name="span")
-        assert [course.until is not None for course in kept.courses] == [True]  # it goes by itself
+        kept = await traced.app.store.find_documents(DocumentKind.RECORD, name="span")
+        assert [document.until is not None for document in kept.documents] == [True]  # it expires
 
 
 async def test_a_span_has_no_secret_of_its_job(traced: Traced) -> None:
@@ -260,7 +260,7 @@ async def test_a_trace_that_the_sender_gave_stays_and_one_as_w3c_writes_it_is_go
 
     @traced.app.task(name="work", queue="songs")
     async def work() -> None:
-        attempt = current()
+        attempt = current_attempt()
         assert attempt is not None
         seen.append(attempt.trace)
 
@@ -280,12 +280,12 @@ async def test_a_trace_that_the_sender_gave_stays_and_one_as_w3c_writes_it_is_go
 async def test_q15_every_line_of_a_handler_has_the_trace_id_that_opentelemetry_has(
     traced: Traced, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """On the loop, in a thread and in a process of its own; and in what is told of the job."""
-    app, told, seen = traced.app, [], {}
+    """On the loop, in a thread and in a child process; the job's events have it too."""
+    app, logged, seen = traced.app, [], {}
 
     @app.on(JobEnqueued, JobStarted)
     def hear(event: JobEnqueued | JobStarted) -> None:
-        told.append((event.task, event.trace))
+        logged.append((event.task, event.trace))
 
     @app.task(name="async", queue="async")
     async def on_the_loop() -> None:
@@ -295,9 +295,11 @@ async def test_q15_every_line_of_a_handler_has_the_trace_id_that_opentelemetry_h
     def in_a_thread() -> None:
         logging.getLogger("handler").warning("in a thread")
 
-    in_a_process = app.task(name="apart", queue="apart", isolate=True)(apart.trace_here)
-    refuse = app.task(name="refuse", queue="refuse", isolate=True, retry=Retry(attempts=1))(apart.fails)
-    caplog.handler.addFilter(CurrentFilter())
+    in_a_process = app.task(name="apart", queue="apart", isolate=True)(isolated_handlers.current_trace)
+    refuse = app.task(name="refuse", queue="refuse", isolate=True, retry=Retry(attempts=1))(
+        isolated_handlers.fails
+    )
+    caplog.handler.addFilter(CurrentAttemptFilter())
     async with app:
         placed = (on_the_loop, in_a_thread)
         jobs: dict[str, Any] = {task.name: await task.enqueue() for task in placed}
@@ -313,13 +315,13 @@ async def test_q15_every_line_of_a_handler_has_the_trace_id_that_opentelemetry_h
     traces = {name: _trace(traced.span(f"process {name}")) for name in jobs}
     assert seen == traces
     for task in placed:
-        assert told.count((task.name, traces[task.name])) == 2  # it was sent, and started
-    failed = traced.span("process refuse")  # of which only the words came back
+        assert logged.count((task.name, traces[task.name])) == 2  # when enqueued, and when started
+    failed = traced.span("process refuse")  # only type and message came back from the child process
     assert failed.status.description == "ValueError: apart"
     assert (failed.attributes or {})["error.type"] == "ValueError"
 
 
-async def test_what_cannot_be_kept_fails_no_attempt_otherwise() -> None:
+async def test_a_failed_write_of_trace_records_does_not_change_the_outcome() -> None:
     class Forgetful(MemoryStore):
         async def advance(self, advances: Any) -> Any:
             raise StoreUnavailable("no space for records")
@@ -369,12 +371,12 @@ except tidemill.ConfigurationError as error:
         ("4bf92f3577b34da6a3ce929d0e0e4736",) * 2,
     ],
 )
-def test_what_a_trace_is_shown_as(trace: str | None, shown: str) -> None:
+def test_the_displayed_trace_id(trace: str | None, shown: str) -> None:
     assert trace_id(trace, "job-1") == shown
 
 
 async def test_q15_json_lines_carry_it_too(tmp_path: Path) -> None:
-    """As a worker writes them, in a program of its own."""
+    """The JSON lines of a worker in a separate program."""
     program = """
 import asyncio, structlog
 from opentelemetry.sdk.trace import TracerProvider

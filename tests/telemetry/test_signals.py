@@ -1,4 +1,4 @@
-"""Who is told what, and what a listener may do to a job: nothing."""
+"""Listeners receive the events they subscribed to, and cannot affect jobs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tidemill.telemetry.events import (
     JobEvent,
     JobStarted,
     ListenerFailed,
-    StoreBack,
+    StoreRecovered,
     WorkerEvent,
 )
-from tidemill.telemetry.signals import Signals
+from tidemill.telemetry.listeners import Signals
 
-BACK = StoreBack(worker="w", seconds=1.0)
+BACK = StoreRecovered(worker="w", seconds=1.0)
 
 
-def test_a_listener_hears_what_it_asked_for_a_family_or_everything() -> None:
+def test_a_listener_subscribes_to_an_event_a_base_class_or_all() -> None:
     signals, one, family, all_ = Signals(), list[Event](), list[Event](), list[Event]()
     signals.subscribe(one.append, JobDone)
     signals.subscribe(family.append, WorkerEvent)
@@ -38,79 +38,79 @@ def test_a_listener_hears_what_it_asked_for_a_family_or_everything() -> None:
     assert (one, family, all_) == ([], [BACK], [BACK])
 
 
-def test_who_listens_twice_hears_once() -> None:
-    signals, told = Signals(), list[Event]()
-    signals.subscribe(told.append)
-    signals.subscribe(told.append, StoreBack, WorkerEvent)
+def test_a_listener_subscribed_twice_is_called_once() -> None:
+    signals, events = Signals(), list[Event]()
+    signals.subscribe(events.append)
+    signals.subscribe(events.append, StoreRecovered, WorkerEvent)
     signals.emit(BACK)
-    assert told == [BACK]
+    assert events == [BACK]
 
 
-def test_who_subscribes_again_hears_from_the_last_level_on() -> None:
-    signals, told = Signals(), list[Event]()
-    signals.subscribe(told.append, level="debug")
-    signals.subscribe(told.append, level="error")
+def test_a_new_subscription_of_a_listener_replaces_its_level() -> None:
+    signals, events = Signals(), list[Event]()
+    signals.subscribe(events.append, level="debug")
+    signals.subscribe(events.append, level="error")
     signals.emit(BACK)
-    assert told == []
-    signals.subscribe(told.append, level="info")
+    assert events == []
+    signals.subscribe(events.append, level="info")
     signals.emit(BACK)
-    assert told == [BACK]
+    assert events == [BACK]
 
 
-def test_whoever_subscribes_at_the_same_time_is_heard() -> None:
+def test_concurrent_subscriptions_are_all_kept() -> None:
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         for _ in range(50):
             signals, at_once = Signals(), threading.Barrier(8, timeout=60)
-            told = [list[Event]() for _ in range(8)]
-            threads = [threading.Thread(target=_subscribe, args=(signals, one, at_once)) for one in told]
+            received = [list[Event]() for _ in range(8)]
+            threads = [threading.Thread(target=_subscribe, args=(signals, one, at_once)) for one in received]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
             signals.emit(BACK)
-            assert told == [[BACK]] * 8
+            assert received == [[BACK]] * 8
     finally:
         sys.setswitchinterval(before)
 
 
-def _subscribe(signals: Signals, told: list[Event], at_once: threading.Barrier) -> None:
+def _subscribe(signals: Signals, received: list[Event], at_once: threading.Barrier) -> None:
     at_once.wait()
-    signals.subscribe(told.append, StoreBack)
+    signals.subscribe(received.append, StoreRecovered)
 
 
-def test_nothing_is_wanted_that_nobody_listens_to() -> None:
+def test_an_event_without_listener_is_not_wanted() -> None:
     signals = Signals()
     assert not any(signals.wants(kind) for kind in CATALOGUE)
     signals.subscribe(print, JobEvent)
     assert signals.wants(JobDone)
-    assert not signals.wants(StoreBack)
-    signals.subscribe(print, StoreBack)
-    assert signals.wants(StoreBack)
+    assert not signals.wants(StoreRecovered)
+    signals.subscribe(print, StoreRecovered)
+    assert signals.wants(StoreRecovered)
 
 
 def test_an_application_at_its_usual_log_level_builds_no_event_per_job() -> None:
     signals = Tidemill("memory://").signals
     assert not signals.wants(JobStarted)
     assert not signals.wants(JobDone)
-    assert signals.wants(StoreBack)
+    assert signals.wants(StoreRecovered)
 
 
-def test_a_listener_that_raises_is_told_once_and_the_others_still_hear() -> None:
-    signals, told, failures = Signals(), list[Event](), list[ListenerFailed]()
+def test_a_raising_listener_is_reported_once_and_the_others_are_called() -> None:
+    signals, events, failures = Signals(), list[Event](), list[ListenerFailed]()
 
     def broken(event: Event) -> None:
         raise SystemExit("out of here")
 
     signals.subscribe(broken)
-    signals.subscribe(told.append, StoreBack)
+    signals.subscribe(events.append, StoreRecovered)
     signals.subscribe(failures.append, ListenerFailed)
     for _ in range(3):
         signals.emit(BACK)
-    assert told == [BACK] * 3
+    assert events == [BACK] * 3
     [failure] = failures
-    assert (failure.about, failure.error, failure.message) == ("StoreBack", "SystemExit", "out of here")
+    assert (failure.about, failure.error, failure.message) == ("StoreRecovered", "SystemExit", "out of here")
     assert failure.listener.endswith("broken")
     assert "in broken" in failure.traceback
 
@@ -130,7 +130,7 @@ def test_not_even_an_error_that_cannot_be_shown_gets_out_of_a_listener(raised: t
     def broken(event: Event) -> None:
         raise Unspeakable(raised)
 
-    signals.subscribe(broken, StoreBack)
+    signals.subscribe(broken, StoreRecovered)
     signals.subscribe(failures.append, ListenerFailed)
     signals.emit(BACK)
     assert [failure.error for failure in failures] == ["Unspeakable"]
@@ -149,7 +149,7 @@ def test_a_listener_that_raises_hurts_no_job(virtually: Virtually) -> None:
             await bench.enqueue("noop")
         worker = await bench.run_until_idle()
         assert worker.stats.done == 20
-        assert len(bench.told(ListenerFailed)) == 1
+        assert len(bench.events_of(ListenerFailed)) == 1
 
     virtually(scenario)
 
@@ -173,7 +173,7 @@ def test_a_listener_that_cannot_take_the_event_is_refused(listener: Callable[...
         Tidemill("memory://").on(JobDone)(listener)
 
 
-def test_a_function_in_place_of_an_event_is_told_where_events_go() -> None:
+def test_app_on_without_parentheses_is_refused_with_an_example() -> None:
     with pytest.raises(
         ConfigurationError, match=r"events go into the parentheses, as `@app\.on\(JobFailed\)`"
     ):
@@ -183,24 +183,24 @@ def test_a_function_in_place_of_an_event_is_told_where_events_go() -> None:
 
 
 @pytest.mark.parametrize("wrong", [JobFailedError, print, "JobFailed"])
-def test_what_is_not_an_event_is_refused_and_the_remedy_named(wrong: Any) -> None:
-    """`tidemill.JobFailed` is the error a caller of `result()` gets; the event is another."""
+def test_app_on_refuses_a_class_that_is_no_event(wrong: Any) -> None:
+    """`tidemill.JobFailed` is the error that `result()` raises; the event is a different class."""
     with pytest.raises(ConfigurationError, match=r"is not an event; .*tidemill\.telemetry\.events"):
         Tidemill("memory://").on(wrong)
 
 
-def test_what_cannot_be_called_is_refused() -> None:
+def test_a_listener_that_is_not_callable_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="cannot be called"):
         Signals().subscribe("print")  # type: ignore[arg-type]
 
 
 def test_on_leaves_the_function_as_it_was() -> None:
-    app, told = Tidemill("memory://"), list[str]()
+    app, received = Tidemill("memory://"), list[str]()
 
-    @app.on(StoreBack)
-    def hear(event: StoreBack) -> None:
-        told.append(event.worker)
+    @app.on(StoreRecovered)
+    def hear(event: StoreRecovered) -> None:
+        received.append(event.worker)
 
     app.signals.emit(BACK)
     hear(BACK)
-    assert told == ["w", "w"]
+    assert received == ["w", "w"]

@@ -1,4 +1,4 @@
-"""Every event about workers and the store comes from a real worker or supervisor."""
+"""A real worker or supervisor emits every event about workers and the store."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ import pytest
 
 from tests.worker.bench import Bench, Unreliable, Virtually
 from tidemill import Tidemill
-from tidemill.cli.minding import mind_unknown
+from tidemill.cli.startup import warn_unknown_queues
 from tidemill.clock import SystemClock, SystemEntropy
-from tidemill.contract.jobs import Extended, Pruned
-from tidemill.core.claims import ClaimRequest, Heartbeat, Share
-from tidemill.core.job import Group, NewJob
+from tidemill.contract.jobs import ExtendResult, PruneResult
+from tidemill.core.claims import ClaimRequest, Heartbeat, QueueShare
+from tidemill.core.jobs import JobGroup, NewJob
 from tidemill.errors import StoreUnavailable
 from tidemill.stores.memory import MemoryStore
 from tidemill.telemetry.events import (
-    ChoreBroke,
-    ChoreFailed,
-    ClocksParted,
-    Draining,
+    ClockSkewDetected,
     Event,
-    GraceOver,
-    HeartbeatBroke,
+    GraceExpired,
+    HeartbeatCrashed,
     HeartbeatFailed,
     JobReclaimed,
-    OutcomesUntold,
-    QueuesUnknown,
-    StoreBack,
+    MaintenanceCrashed,
+    MaintenanceFailed,
+    OutcomesUndelivered,
     StoreLost,
+    StoreRecovered,
+    UnknownQueues,
     WorkerDied,
-    WorkerNotStarted,
+    WorkerDraining,
     WorkerStarted,
+    WorkerStartFailed,
     WorkerStopped,
 )
-from tidemill.telemetry.signals import Signals
+from tidemill.telemetry.listeners import Signals
 from tidemill.worker import Worker, WorkerOptions
 from tidemill.worker.reclaimer import Reclaimer
 from tidemill.worker.supervisor import Supervisor
@@ -60,12 +60,12 @@ def test_a_worker_says_what_it_serves_what_it_did_and_what_it_left(virtually: Vi
         await bench.enqueue("noop", delay=60, queue="another")
         await bench.enqueue("breaks")
         worker = await bench.run_until_idle(queues={"default": 2}, concurrency=4)
-        assert bench.told(WorkerStarted) == [
+        assert bench.events_of(WorkerStarted) == [
             WorkerStarted(worker=worker.id, queues={"default": 2}, concurrency=4)
         ]
-        [stopped] = bench.told(WorkerStopped)
+        [stopped] = bench.events_of(WorkerStopped)
         assert (stopped.worker, stopped.done, stopped.retried, stopped.failed) == (worker.id, 3, 1, 0)
-        assert stopped.scheduled == 2  # the one for later, and the retry
+        assert stopped.scheduled == 2  # the scheduled job and the retry
         assert (stopped.ready, stopped.paused) == (0, None)
 
     virtually(scenario)
@@ -79,13 +79,13 @@ def test_a_worker_that_is_idle_says_what_a_pause_kept_from_it(virtually: Virtual
         await bench.store.pause("closed")
         await bench.store.pause("another")
         await bench.run_until_idle(queues={"default": 1, "closed": 1})
-        [stopped] = bench.told(WorkerStopped)
+        [stopped] = bench.events_of(WorkerStopped)
         assert (stopped.done, stopped.ready, stopped.paused) == (1, 1, ("closed",))
 
     virtually(scenario)
 
 
-def test_i20_a_drain_is_told_and_what_the_grace_time_cut_off(virtually: Virtually) -> None:
+def test_i20_a_drain_and_an_expired_grace_time_emit_events(virtually: Virtually) -> None:
     async def long() -> None:
         await asyncio.sleep(3600)
 
@@ -96,15 +96,15 @@ def test_i20_a_drain_is_told_and_what_the_grace_time_cut_off(virtually: Virtuall
         await asyncio.sleep(1)
         worker.stop()
         await running
-        assert bench.told(Draining) == [Draining(worker=worker.id, running=1, grace=7)]
-        assert bench.told(GraceOver) == [GraceOver(worker=worker.id, running=1)]
-        [stopped] = bench.told(WorkerStopped)
+        assert bench.events_of(WorkerDraining) == [WorkerDraining(worker=worker.id, running=1, grace=7)]
+        assert bench.events_of(GraceExpired) == [GraceExpired(worker=worker.id, running=1)]
+        [stopped] = bench.events_of(WorkerStopped)
         assert (stopped.released, stopped.scheduled) == (1, None)
 
     virtually(scenario)
 
 
-def test_an_outage_is_told_with_its_length_and_once(virtually: Virtually) -> None:
+def test_an_outage_emits_one_event_each_at_its_start_and_end(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         bench.task(noop)
         store = Unreliable(bench.store)
@@ -114,7 +114,7 @@ def test_an_outage_is_told_with_its_length_and_once(virtually: Virtually) -> Non
         await asyncio.sleep(30)
         store.down = False
         await asyncio.sleep(10)
-        [lost], [back] = bench.told(StoreLost), bench.told(StoreBack)
+        [lost], [back] = bench.events_of(StoreLost), bench.events_of(StoreRecovered)
         assert (lost.worker, lost.error, lost.message) == (worker.id, "StoreUnavailable", "down")
         assert back.seconds == pytest.approx(30, abs=6)
         worker.stop()
@@ -136,29 +136,29 @@ def test_a_worker_that_cannot_tell_the_store_says_so(virtually: Virtually) -> No
         store.down = True
         worker.stop()
         await running
-        assert bench.told(OutcomesUntold) == [OutcomesUntold(worker=worker.id, outcomes=1)]
+        assert bench.events_of(OutcomesUndelivered) == [OutcomesUndelivered(worker=worker.id, outcomes=1)]
 
     virtually(scenario)
 
 
 class Faulty(Unreliable):
-    """`beat` and `pruning` are raised by those verbs while they are set."""
+    """A store that raises `beat` and `pruning` in these operations while they are set."""
 
     beat: Exception | None = None
     pruning: Exception | None = None
 
-    async def extend(self, heartbeat: Heartbeat) -> Extended:
+    async def extend(self, heartbeat: Heartbeat) -> ExtendResult:
         if self.beat is not None:
             raise self.beat
         return await super().extend(heartbeat)
 
-    async def prune(self, limit: int = 1000) -> Pruned:
+    async def prune(self, limit: int = 1000) -> PruneResult:
         if self.pruning is not None:
             raise self.pruning
         return await super().prune(limit)
 
 
-def test_a_heartbeat_that_fails_is_told_once_per_outage(virtually: Virtually) -> None:
+def test_a_failing_heartbeat_emits_one_event_per_outage(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         store = Faulty(bench.store)
         running = bench.start(worker := bench.worker(store=store))
@@ -167,15 +167,15 @@ def test_a_heartbeat_that_fails_is_told_once_per_outage(virtually: Virtually) ->
             await asyncio.sleep(40)
             store.beat = None
             await asyncio.sleep(40)
-        told = bench.told(HeartbeatFailed)
-        assert [(event.worker, event.message) for event in told] == [(worker.id, "gone fishing")] * 2
+        events = bench.events_of(HeartbeatFailed)
+        assert [(event.worker, event.message) for event in events] == [(worker.id, "gone fishing")] * 2
         worker.stop()
         await running
 
     virtually(scenario)
 
 
-def test_chores_that_fail_or_break_are_told(virtually: Virtually) -> None:
+def test_failed_and_crashed_maintenance_emits_events(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         store = Faulty(bench.store)
         running = bench.start(worker := bench.worker(store=store, prune_every=10))
@@ -184,9 +184,9 @@ def test_chores_that_fail_or_break_are_told(virtually: Virtually) -> None:
         store.pruning = ZeroDivisionError("a bug")
         await asyncio.sleep(10)
         store.pruning = None
-        [failed], [broke] = bench.told(ChoreFailed), bench.told(ChoreBroke)
-        assert (failed.chore, failed.error, failed.message) == ("prune", "StoreUnavailable", "busy")
-        assert (broke.chore, broke.error, broke.message) == ("prune", "ZeroDivisionError", "a bug")
+        [failed], [broke] = bench.events_of(MaintenanceFailed), bench.events_of(MaintenanceCrashed)
+        assert (failed.operation, failed.error, failed.message) == ("prune", "StoreUnavailable", "busy")
+        assert (broke.operation, broke.error, broke.message) == ("prune", "ZeroDivisionError", "a bug")
         assert "in prune" in broke.traceback
         worker.stop()
         await running
@@ -194,38 +194,38 @@ def test_chores_that_fail_or_break_are_told(virtually: Virtually) -> None:
     virtually(scenario)
 
 
-def test_i26_clocks_that_part_are_told(virtually: Virtually) -> None:
+def test_i26_clock_skew_emits_an_event(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         reclaimer, boot = Reclaimer(bench.store, 30, bench.emitter("w")), bench.clock.boot
         reclaimer.watch(await bench.store.read_clock(), 0.0)
         bench.clock.boot = lambda: boot() + 3600  # type: ignore[method-assign]
         reclaimer.watch(await bench.store.read_clock(), 0.0)
-        assert bench.told(ClocksParted) == [ClocksParted(worker="w", seconds=3600, pause=30)]
+        assert bench.events_of(ClockSkewDetected) == [ClockSkewDetected(worker="w", seconds=3600, pause=30)]
 
     virtually(scenario)
 
 
 class BreaksOnce(MemoryStore):
-    """The heartbeat's own handle on the store has a bug, the first time."""
+    """A store whose first heartbeat raises a programming error."""
 
     broken = False
 
-    async def extend(self, heartbeat: Heartbeat) -> Extended:
+    async def extend(self, heartbeat: Heartbeat) -> ExtendResult:
         if not BreaksOnce.broken:
             BreaksOnce.broken = True
             raise ZeroDivisionError("a bug")
         return await super().extend(heartbeat)
 
 
-async def test_a_heartbeat_that_breaks_is_told_and_started_again() -> None:
+async def test_a_crashed_heartbeat_emits_an_event() -> None:
     store = await BreaksOnce().open()
-    told, loop, signals = asyncio.Queue[HeartbeatBroke](), asyncio.get_running_loop(), Signals()
-    signals.subscribe(lambda event: loop.call_soon_threadsafe(told.put_nowait, event), HeartbeatBroke)
+    events, loop, signals = asyncio.Queue[HeartbeatCrashed](), asyncio.get_running_loop(), Signals()
+    signals.subscribe(lambda event: loop.call_soon_threadsafe(events.put_nowait, event), HeartbeatCrashed)
     options: dict[str, Any] = {"clock": SystemClock(), "entropy": SystemEntropy(), "signals": signals}
     worker = Worker(store, {}, options=WorkerOptions(), **options)
     running = asyncio.create_task(worker.run())
     async with asyncio.timeout(10):
-        broke = await told.get()
+        broke = await events.get()
     assert (broke.worker, broke.error) == (worker.id, "ZeroDivisionError")
     assert "in extend" in broke.traceback
     worker.stop()
@@ -233,58 +233,58 @@ async def test_a_heartbeat_that_breaks_is_told_and_started_again() -> None:
 
 
 async def _supervise(command: list[str], kind: type[Event]) -> list[Any]:
-    """Until the first such event."""
-    store, signals, told = await MemoryStore().open(), Signals(), list[Any]()
+    """Runs a supervisor until the first event of this type."""
+    store, signals, events = await MemoryStore().open(), Signals(), list[Any]()
     supervisor = Supervisor(command, 1, store=store, entropy=SystemEntropy(), signals=signals)
 
-    def hear(event: Event) -> None:
-        told.append(event)
+    def record(event: Event) -> None:
+        events.append(event)
         supervisor.stop()
 
-    signals.subscribe(hear, kind)
+    signals.subscribe(record, kind)
     async with asyncio.timeout(20):
         await supervisor.run()
-    return told
+    return events
 
 
-async def test_a_worker_process_that_dies_is_told() -> None:
+async def test_a_dead_worker_process_emits_worker_died() -> None:
     [died] = await _supervise([sys.executable, "-S", "-c", "raise SystemExit(3)"], WorkerDied)
     assert (died.exit_code, died.reclaimed) == (3, 0)
 
 
-async def test_a_worker_process_that_cannot_be_started_is_told() -> None:
-    [told] = await _supervise(["/nowhere/python"], WorkerNotStarted)
-    assert told.error == "FileNotFoundError"
+async def test_a_worker_process_that_cannot_start_emits_worker_start_failed() -> None:
+    [failed] = await _supervise(["/nowhere/python"], WorkerStartFailed)
+    assert failed.error == "FileNotFoundError"
 
 
-async def test_what_a_dead_worker_held_is_told_job_by_job() -> None:
-    store, signals, told = await MemoryStore().open(), Signals(), list[Event]()
+async def test_every_job_of_a_dead_worker_emits_job_reclaimed() -> None:
+    store, signals, events = await MemoryStore().open(), Signals(), list[Event]()
     supervisor = Supervisor([], 1, store=store, entropy=SystemEntropy(), signals=signals)
-    signals.subscribe(told.append, JobReclaimed)
-    await store.insert([Group("default", (NewJob(id="a", task="noop", payload=b"{}"),))])
-    shares = (Share("default", 1),)
+    signals.subscribe(events.append, JobReclaimed)
+    await store.insert([JobGroup("default", (NewJob(id="a", task="noop", payload=b"{}"),))])
+    shares = (QueueShare("default", 1),)
     await store.claim(ClaimRequest(worker="dead", number=1, shares=shares, limit=1, lease=30))
     assert await supervisor._reclaim("dead") == 1
-    assert [(event.job, event.error) for event in told if isinstance(event, JobReclaimed)] == [
+    assert [(event.job, event.error) for event in events if isinstance(event, JobReclaimed)] == [
         ("a", "WorkerDied")
     ]
 
 
 async def test_a_worker_says_which_store_it_works_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the root: in another folder a relative path is another file."""
+    """The path is absolute, because a relative path means another file in another folder."""
     monkeypatch.chdir(tmp_path)
     for url, store in (("sqlite:///jobs.db", f"sqlite:///{tmp_path}/jobs.db"), ("memory://", "memory://")):
-        app, told = Tidemill(url), list[WorkerStarted]()
-        app.on(WorkerStarted)(told.append)
+        app, events = Tidemill(url), list[WorkerStarted]()
+        app.on(WorkerStarted)(events.append)
         app.queue("feeds")
         async with app:
             await app.worker(until_idle=True).run()
-        assert [started.store for started in told] == [store]
+        assert [started.store for started in events] == [store]
 
 
-def test_queues_nobody_declared_are_told() -> None:
-    app, told = Tidemill("memory://"), list[QueuesUnknown]()
+def test_undeclared_queues_emit_unknown_queues() -> None:
+    app, events = Tidemill("memory://"), list[UnknownQueues]()
     app.queue("feeds")
-    app.on(QueuesUnknown)(told.append)
-    mind_unknown(app, ["feeds", "feds"])
-    assert told == [QueuesUnknown(unknown=("feds",), known=("feeds",))]
+    app.on(UnknownQueues)(events.append)
+    warn_unknown_queues(app, ["feeds", "feds"])
+    assert events == [UnknownQueues(unknown=("feds",), known=("feeds",))]

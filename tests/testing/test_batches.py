@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tidemill import Context, Failed, GiveUp, JobFailed, State, Tidemill, testing
+from tidemill import Context, FailedItem, GiveUp, JobFailed, State, Tidemill, testing
 
 app = Tidemill("memory://")
 calls: list[list[str]] = []
 
 
 @app.batch_task(max_items=3, linger=20)
-async def embed(ctx: Context, texts: list[str]) -> list[int | Failed]:
+async def embed(ctx: Context, texts: list[str]) -> list[int | FailedItem]:
     assert len(ctx.batch) == len(texts)
     calls.append(texts)
-    return [Failed("empty", retry=False) if not text else len(text) for text in texts]
+    return [FailedItem("empty", retry=False) if not text else len(text) for text in texts]
 
 
 @app.batch_task(max_items=3, linger=0.1)

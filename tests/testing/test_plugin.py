@@ -1,4 +1,4 @@
-"""The pytest plugin, alone and beside the plugins that also want async tests."""
+"""The pytest plugin, alone and together with other plugins for async tests."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ TESTS = """
 PASSED = 7
 
 NOBODYS = ("-p", "no:cacheprovider", "-p", "no:schemathesis")
-"""Plugins that no test here is about; half of the time pytest takes to start is the second one's."""
+"""Disables plugins that no test here needs; the second one takes half of pytest's start time."""
 
 WITH = {
     "plain pytest": ("-p", "no:asyncio", "-p", "no:anyio"),
@@ -233,7 +233,7 @@ def test_a_mark_on_an_async_test_of_unittest_is_refused(project: pytest.Pytester
 
 
 def test_the_plugin_imports_nothing_of_tidemill_until_it_is_used() -> None:
-    """Every test run on a machine with Tidemill installed loads it."""
+    """Every test run on a machine with Tidemill installed loads the plugin."""
     script = (
         "import sys, tidemill_pytest; sys.exit(any(m.partition('.')[0] == 'tidemill' for m in sys.modules))"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidemill import Day, Limit, State, Tidemill, testing
-from tidemill.testing.virtual import run_virtual
+from tidemill.testing.virtual_loop import run_virtual
 
 app = Tidemill("memory://")
 gemini = app.pool("gemini", Limit.requests(10, per=5.0), Limit.requests(60, per=Day("America/Los_Angeles")))

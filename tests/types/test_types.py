@@ -1,8 +1,7 @@
-"""A wrong argument is an editor's error, and a right one is none: what mypy and pyright say.
+"""A wrong argument is a type error, and a right one is none, in mypy and pyright.
 
-`# expect: CODE, RULE` stands on the lines that must be errors, with mypy's code and pyright's
-rule; no other line may be one. `# reveals: TYPE` says what both must know of a `reveal_type`.
-"""
+`# expect: CODE, RULE` marks the lines that must be errors, with mypy's code and pyright's rule; no other
+line may be an error. `# reveals: TYPE` is the type that both must show for a `reveal_type`."""
 
 from __future__ import annotations
 
@@ -11,12 +10,14 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.types.checkers import PROGRAMS, Finding, Found, mypy, pyright
+from tests.types.checkers import PROGRAMS, CheckerOutput, Finding, mypy, pyright
 
-CHECKERS = pytest.mark.parametrize(("checker", "place"), [(mypy, 0), (pyright, 1)], ids=["mypy", "pyright"])
+CHECKERS = pytest.mark.parametrize(
+    ("checker", "position"), [(mypy, 0), (pyright, 1)], ids=["mypy", "pyright"]
+)
 
 
-def _said(word: str) -> list[Finding]:
+def _expected(word: str) -> list[Finding]:
     return [
         Finding(path.stem, number, found[1])
         for path in sorted(PROGRAMS.glob("*.py"))
@@ -26,15 +27,17 @@ def _said(word: str) -> list[Finding]:
 
 
 @CHECKERS
-def test_wrong_calls_are_errors_and_right_ones_are_not(checker: Callable[[], Found], place: int) -> None:
-    wanted = [Finding(one.program, one.line, one.says.split(", ")[place]) for one in _said("expect")]
-    assert wanted
-    unexpected, passed = {*checker().errors} - {*wanted}, {*wanted} - {*checker().errors}
+def test_wrong_calls_are_errors_and_right_ones_are_not(
+    checker: Callable[[], CheckerOutput], position: int
+) -> None:
+    expected = [Finding(one.program, one.line, one.says.split(", ")[position]) for one in _expected("expect")]
+    assert expected
+    unexpected, passed = {*checker().errors} - {*expected}, {*expected} - {*checker().errors}
     assert (unexpected, passed) == (set(), set())
 
 
 @CHECKERS
-def test_an_editor_knows_what_everything_is(checker: Callable[[], Found], place: int) -> None:
-    wanted = _said("reveals")
-    assert wanted
-    assert {*checker().revealed} ^ {*wanted} == set()
+def test_both_checkers_reveal_the_same_types(checker: Callable[[], CheckerOutput], position: int) -> None:
+    expected = _expected("reveals")
+    assert expected
+    assert {*checker().revealed} ^ {*expected} == set()

@@ -1,8 +1,7 @@
-"""Whatever is sent to the API, it is never a mistake of ours, and what is answered is as the document says.
+"""No request causes a server error, and every response matches the OpenAPI document.
 
-Schemathesis makes requests from the OpenAPI document, such that fit it and such that do not; half of them go
-to something that is there. TIDEMILL_FUZZ is how many of each kind there are for each route.
-"""
+Schemathesis generates valid and invalid requests from the document; half of them use existing names.
+TIDEMILL_FUZZ is the number of requests of each kind per route."""
 
 from __future__ import annotations
 
@@ -30,12 +29,11 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.web.asgi import HOST, Answer, ask
-from tests.web.world import World
-from tidemill.seam.roles import Role
-from tidemill.web.openapi import document
-from tidemill.web.serving import Server
-from tidemill.web.table import api_routes
+from tests.web.asgi_client import HOST, ClientResponse, send_request
+from tests.web.populated_store import PopulatedStore
+from tidemill.routing.routes import Role
+from tidemill.web.api.openapi import openapi_document
+from tidemill.web.asgi import Dashboard, api_routes
 
 EXAMPLES = int(os.environ.get("TIDEMILL_FUZZ", "4"))
 LOOSE = settings(
@@ -49,16 +47,16 @@ LOOSE = settings(
 
 
 class Target:
-    """An application on a loop of its own: what is asked is asked in turn."""
+    """An application with its own event loop; requests run one after the other."""
 
     def __init__(self, file: Path) -> None:
         self._runner = asyncio.Runner()
-        self.world = World(f"sqlite:///{file}")
-        self._server = Server(self.world.app)
+        self.world = PopulatedStore(f"sqlite:///{file}")
+        self._server = Dashboard(self.world.app)
 
     def __enter__(self) -> Self:
         self._runner.run(self.world.app.__aenter__())
-        self._runner.run(self.world.begin())
+        self._runner.run(self.world.populate())
         self._admin = self._runner.run(self.world.token(Role.ADMIN))
         return self
 
@@ -66,17 +64,19 @@ class Target:
         self._runner.run(self.world.app.close())
         self._runner.close()
 
-    def ask(self, case: Case[Any]) -> Answer:
+    def ask(self, case: Case[Any]) -> ClientResponse:
         headers = {name: str(value) for name, value in (case.headers or {}).items()} | self._admin
         body = b""
         if case.media_type:
             headers["content-type"] = case.media_type
             body = case.body if isinstance(case.body, bytes) else json.dumps(case.body, default=repr).encode()
         path = f"{case.formatted_path}?{urlencode(case.query or {}, doseq=True)}"
-        return self._runner.run(ask(self._server.starlette, case.method, path, headers=headers, body=body))
+        return self._runner.run(
+            send_request(self._server.starlette, case.method, path, headers=headers, body=body)
+        )
 
 
-def as_answered(case: Case[Any], answer: Answer) -> Response:
+def as_answered(case: Case[Any], answer: ClientResponse) -> Response:
     request = Request(case.method, f"http://{HOST}{case.formatted_path}").prepare()
     headers = {name: [value] for name, value in answer.headers.items()}
     return Response(answer.status, headers, answer.body, request, elapsed=0.0, verify=False)
@@ -93,21 +93,21 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 Operation = APIOperation[Any, Any, Any, Any]
 OPERATIONS = {
     each.ok().label: each.ok()
-    for each in from_dict(document(api_routes())).get_all_operations()
+    for each in from_dict(openapi_document(api_routes())).get_all_operations()
     if isinstance(each, Ok)
 }
 REFUSABLE = [label for label, each in OPERATIONS.items() if each.body or [*each.iter_parameters()]]
-"""The others take nothing that could be wrong."""
+"""The other routes have nothing that could be invalid."""
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 
 @pytest.mark.parametrize("label", OPERATIONS)
-def test_what_fits_is_taken_and_answered(label: str, target: Target) -> None:
+def test_valid_requests_are_accepted(label: str, target: Target) -> None:
     _send_many(target, OPERATIONS[label], GenerationMode.POSITIVE)
 
 
 @pytest.mark.parametrize("label", REFUSABLE)
-def test_what_does_not_fit_is_refused(label: str, target: Target) -> None:
+def test_invalid_requests_are_refused(label: str, target: Target) -> None:
     _send_many(target, OPERATIONS[label], GenerationMode.NEGATIVE)
 
 
@@ -116,7 +116,9 @@ def _send_many(target: Target, operation: Operation, mode: GenerationMode) -> No
     @given(case=operation.as_strategy(generation_mode=mode), there=st.booleans())
     def send(case: Case[Any], there: bool) -> None:
         if there:
-            case.path_parameters = {name: target.world.places[name][0] for name in case.path_parameters or {}}
+            case.path_parameters = {
+                name: target.world.path_values[name][0] for name in case.path_parameters or {}
+            }
         case.validate_response(as_answered(case, target.ask(case)), checks=CHECKS)
 
     send()

@@ -8,33 +8,32 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from tidemill.core.claims import ClaimRequest, Settled, Settlement
-from tidemill.core.job import Group, Job, NewJob
+from tidemill.core.claims import ClaimRequest, Settlement, SettleResult
+from tidemill.core.jobs import Job, JobGroup, NewJob
 from tidemill.core.limits import Limit
 from tidemill.core.pools import PoolSettings
-from tidemill.core.queues import Verdict
+from tidemill.core.queues import InsertVerdict
 from tidemill.core.states import FINAL
 from tidemill.errors import StoreUnavailable
 from tidemill.stores.memory import MemoryStore
-from tidemill.tasks.batches import define_batch
-from tidemill.tasks.costs import needs_of
-from tidemill.tasks.definition import Middleware, TaskDefinition, define
-from tidemill.tasks.pools import Pool, declared_pool
+from tidemill.tasks.batches import make_batch_definition
+from tidemill.tasks.costs import compute_needs
+from tidemill.tasks.definition import Middleware, TaskDefinition, make_task_definition
+from tidemill.tasks.pools import Pool, declare_pool
 from tidemill.telemetry.events import Event
-from tidemill.telemetry.signals import Signals
-from tidemill.testing.manual import SeededEntropy
-from tidemill.testing.virtual import VirtualClock
+from tidemill.telemetry.listeners import Signals
+from tidemill.testing.clocks import SeededEntropy, VirtualClock
 from tidemill.worker import Worker, WorkerOptions
-from tidemill.worker.emitter import Emitter
-from tidemill.worker.runners.isolated import IsolatedRunner, Isolation
-from tidemill.worker.spending import Metering
+from tidemill.worker.event_emitter import EventEmitter
+from tidemill.worker.isolation.runner import IsolatedRunner, Isolation
+from tidemill.worker.usage import AttemptEnvironment
 
 E = TypeVar("E", bound=Event)
-NO_POOLS = Metering({}, cast("Any", None), lambda: 0.0, cast("Any", None))
+NO_POOLS = AttemptEnvironment({}, cast("Any", None), lambda: 0.0, cast("Any", None))
 
 
 class Bench:
-    """One store, some tasks, and workers on it, whose `events` are kept."""
+    """A memory store, tasks, and workers on it; `events` has the events of the workers."""
 
     def __init__(self, store: MemoryStore, clock: VirtualClock) -> None:
         self.store, self.clock = store, clock
@@ -48,31 +47,31 @@ class Bench:
         self.signals.subscribe(self.events.append)
 
     def task(self, handler: Callable[..., Any], **options: Any) -> None:
-        definition = define(handler, name=handler.__name__, **options)
+        definition = make_task_definition(handler, name=handler.__name__, **options)
         self.tasks[definition.name] = definition
 
     def batch_task(self, handler: Callable[..., Any], **options: Any) -> None:
-        definition = define_batch(handler, name=handler.__name__, **options)
+        definition = make_batch_definition(handler, name=handler.__name__, **options)
         self.tasks[definition.name] = definition
 
     async def items(self, task: str, *items: Any, **options: Any) -> list[str]:
-        """Jobs of a batch task, one for each item."""
+        """Enqueues one job of a batch task for each item."""
         payloads = [msgspec.json.encode({"item": item}) for item in items]
         return [await self.enqueue(task, payload, **options) for payload in payloads]
 
     async def pool(self, name: str, *limits: Limit, **options: Any) -> Pool:
-        pool = declared_pool(name, limits, options)
+        pool = declare_pool(name, limits, options)
         self.pools[name] = pool.settings
         await self.store.declare_pools({name: pool.settings})
         return pool
 
     async def used(self, pool: str, key: str | None = None) -> dict[str, float]:
-        """What counts as used of each limit."""
+        """Returns the used units of each limit."""
         views = [view for view in await self.store.pools() if (view.name, view.key) == (pool, key)]
         return {limit.name: limit.used for view in views for limit in view.limits}
 
     async def ended(self, *jobs: str) -> None:
-        """When all of them have. In virtual time looking costs nothing."""
+        """Returns when all jobs have ended. Polling costs nothing in virtual time."""
         while any(job is None or job.state not in FINAL for job in await self.store.get(jobs)):  # noqa: ASYNC110 - above
             await asyncio.sleep(0.1)
 
@@ -81,12 +80,12 @@ class Bench:
         definition = self.tasks.get(task)
         if definition is not None and definition.pools:
             args, kwargs = definition.payload.decode(payload)
-            options["needs"] = needs_of(definition, definition.payload.by_name(args, kwargs))
+            options["needs"] = compute_needs(definition, definition.payload.by_name(args, kwargs))
         if definition is not None and definition.batch is not None:
             options["batching"] = definition.batch.together
         job = NewJob(id=f"job-{self._jobs}", task=task, payload=payload, **options)
-        [[answer]] = await self.store.insert([Group(queue, (job,))])
-        assert answer.verdict is Verdict.ACCEPTED, answer
+        [[answer]] = await self.store.insert([JobGroup(queue, (job,))])
+        assert answer.verdict is InsertVerdict.ACCEPTED, answer
         return job.id
 
     def worker(
@@ -123,11 +122,11 @@ class Bench:
         await worker.run()
         return worker
 
-    def told(self, kind: type[E]) -> list[E]:
+    def events_of(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
 
-    def emitter(self, worker: str = "w") -> Emitter:
-        return Emitter(self.signals, worker, self.clock, asyncio.get_running_loop().time())
+    def emitter(self, worker: str = "w") -> EventEmitter:
+        return EventEmitter(self.signals, worker, self.clock, asyncio.get_running_loop().time())
 
     async def job(self, id: str) -> Job:  # noqa: A002 - the word for it
         [job] = await self.store.get([id])
@@ -136,17 +135,20 @@ class Bench:
 
 
 class Unreliable(MemoryStore):
-    """The same truth through a bad line: `down` refuses calls, `lose` drops replies after the fact,
-    `slow` is how long a trip takes, `queued` how long the store waits before it decides, and says so."""
+    """A store behind a bad network: `down` refuses requests, `lose` drops replies after the commit, `slow`
+    is the length of a round trip, `queued` is how long the store waits before it decides (and reports
+    it)."""
 
     def __init__(self, store: MemoryStore) -> None:
-        self.__dict__.update(store.another().__dict__)
+        self.__dict__.update(store.new_handle().__dict__)
         self.down = False
         self.lose = 0
         self.slow = self.queued = 0.0
         self.requests: list[ClaimRequest | None] = []
 
-    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
+    async def settle(
+        self, settlements: Sequence[Settlement], request: ClaimRequest | None = None
+    ) -> SettleResult:
         self.requests.append(request)
         if self.slow or self.queued:
             await asyncio.sleep(self.slow + self.queued)

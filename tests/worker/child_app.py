@@ -1,5 +1,5 @@
-"""An application that a worker's child processes find by import. The environment gives them its folder, and
-the process id of their worker."""
+"""An application that child processes import. The environment has its folder and the process id of the
+worker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ in_memory = Tidemill("memory://")
 
 
 def note(*words: object) -> None:
-    """Kept in a file: a test reads what other processes did."""
+    """Writes to a file, so that a test sees what other processes did."""
     with (Path(os.environ[FOLDER]) / "notes").open("a") as notes:
         notes.write(" ".join(map(str, words)) + "\n")
 

@@ -4,8 +4,8 @@ import pytest
 
 from tests.worker.bench import Bench, Scenario, Virtually
 from tidemill.stores.memory import MemoryStore
-from tidemill.testing.manual import SeededEntropy
-from tidemill.testing.virtual import VirtualClock, run_virtual
+from tidemill.testing.clocks import SeededEntropy, VirtualClock
+from tidemill.testing.virtual_loop import run_virtual
 
 
 @pytest.fixture

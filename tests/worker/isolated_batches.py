@@ -6,15 +6,15 @@ import os
 from typing import Any
 
 from tests.worker.isolated_tasks import Decorated
-from tidemill.tasks.batches import Failed, define_batch
+from tidemill.tasks.batches import FailedItem, make_batch_definition
 from tidemill.tasks.context import Context
 
 
-def squares(ctx: Context, numbers: list[int]) -> list[str | Failed]:
+def squares(ctx: Context, numbers: list[int]) -> list[str | FailedItem]:
     ctx.log(f"{len(ctx.batch)} jobs")
     if 13 in numbers:
         raise LookupError("thirteen")
-    return [Failed("negative", retry=False) if n < 0 else f"{n * n} by {os.getpid()}" for n in numbers]
+    return [FailedItem("negative", retry=False) if n < 0 else f"{n * n} by {os.getpid()}" for n in numbers]
 
 
 async def deadly(numbers: list[int]) -> list[int]:
@@ -32,4 +32,4 @@ async def _odd(numbers: list[int]) -> list[Any]:
 
 
 _odd.__qualname__ = "odd"  # found under the name a decorator would have bound
-odd = Decorated(define_batch(_odd, name="odd", max_items=10))
+odd = Decorated(make_batch_definition(_odd, name="odd", max_items=10))

@@ -15,20 +15,19 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from tests.worker.provider import Refused
+from tests.worker.fake_provider import Refused
+from tidemill.core.feedback import Reason, Refusal
 from tidemill.core.limits import Limit
-from tidemill.core.refusals import Reason, Refusal
 from tidemill.core.retry import Retry
 from tidemill.errors import SnoozeFor
-from tidemill.hooks.calls import Answer, begin_call
-from tidemill.tasks.classifiers import Classifiers
+from tidemill.hooks.watched_call import WatchedResponse, begin_call
 from tidemill.tasks.context import Context
-from tidemill.tasks.definition import TaskDefinition, define
-from tidemill.tasks.pools import declared_pool
+from tidemill.tasks.definition import TaskDefinition, make_task_definition
+from tidemill.tasks.pools import Classifiers, declare_pool
 
 
 class Decorated:
-    """What a decorator leaves behind: not the function, but something with its definition."""
+    """The object that a decorator returns: not the function, but something with its definition."""
 
     def __init__(self, definition: TaskDefinition) -> None:
         self.definition = definition
@@ -62,7 +61,7 @@ def segfaults() -> None:
 
 
 def endless(path: str) -> None:
-    """Starts a program of its own, then spins without ever giving way."""
+    """Starts another program, then spins without ever yielding."""
     program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     Path(path).write_text(f"{os.getpid()} {program.pid}")
     while True:
@@ -74,7 +73,7 @@ def raises() -> None:
 
 
 class Panic(BaseException):
-    """What an extension written in Rust raises when it panics is no Exception."""
+    """Raised by an extension written in Rust when it panics; it is no Exception."""
 
 
 def panics() -> None:
@@ -90,7 +89,7 @@ def odd() -> Any:
 
 
 def babbles() -> None:
-    """Writes into the pipe to its worker what no worker understands."""
+    """Writes bytes into the pipe that no worker understands."""
     for pipe in gc.get_objects():
         if isinstance(pipe, Connection):
             pipe.send_bytes(b"\xc1")
@@ -106,9 +105,9 @@ def waits(path: str) -> None:
     time.sleep(600)
 
 
-API = declared_pool("api", (Limit.tokens(1000, per="minute"),), {"jitter": 60})
-OTHER = declared_pool("other", (Limit.tokens(100, per="minute"), Limit.concurrent(1)), {"jitter": 60})
-HASTY = declared_pool("hasty", (Limit.requests(10, per="minute"),), {"jitter": 0.1})
+API = declare_pool("api", (Limit.tokens(1000, per="minute"),), {"jitter": 60})
+OTHER = declare_pool("other", (Limit.tokens(100, per="minute"), Limit.concurrent(1)), {"jitter": 60})
+HASTY = declare_pool("hasty", (Limit.requests(10, per="minute"),), {"jitter": 0.1})
 
 
 def _judged(error: Any) -> Refusal | None:
@@ -117,7 +116,7 @@ def _judged(error: Any) -> Refusal | None:
     raise KeyError("code")
 
 
-JUDGED = declared_pool(
+JUDGED = declare_pool(
     "judged",
     (Limit.requests(10, per="minute"),),
     {"jitter": 60, "classify": _judged},
@@ -129,7 +128,9 @@ def _judges(kind: str) -> None:
     raise LookupError(kind) if kind == "money" else ValueError(kind)
 
 
-judges = Decorated(define(_judges, name="judges", pool=JUDGED, isolate=True, retry=Retry(attempts=1)))
+judges = Decorated(
+    make_task_definition(_judges, name="judges", pool=JUDGED, isolate=True, retry=Retry(attempts=1))
+)
 _judges.__qualname__ = "judges"
 
 
@@ -145,14 +146,14 @@ async def asks_for_more(ctx: Context) -> None:
 
 
 def bill(path: str, word: str) -> str:
-    """Calls outlive the process that made them, in a file."""
+    """Records calls in a file, which outlives the process."""
     with Path(path).open("a") as bills:
         bills.write(f"{word}\n")
     return word
 
 
 def _ends_badly(path: str) -> None:
-    """The first time with its process, the second with an error."""
+    """Kills its process the first time, and raises the second time."""
     bills = Path(path).read_text().splitlines()
     if "died" not in bills:
         bill(path, "died")
@@ -163,8 +164,8 @@ def _ends_badly(path: str) -> None:
 
 
 async def pays(ctx: Context, path: str) -> list[str]:
-    asked = [ctx.step("ask", bill, path, "paid", paid=True), ctx.step("look", bill, path, word="free")]
-    found = [await one for one in asked]
+    steps = [ctx.step("ask", bill, path, "paid", paid=True), ctx.step("look", bill, path, word="free")]
+    found = [await one for one in steps]
     _ends_badly(path)
     return found
 
@@ -197,14 +198,14 @@ def _picky() -> None:
 
 
 _picky.__qualname__ = "picky"  # found under the name a decorator would have bound
-picky = Decorated(define(_picky, name="picky", retry=Retry(give_up_on=(LookupError,))))
+picky = Decorated(make_task_definition(_picky, name="picky", retry=Retry(give_up_on=(LookupError,))))
 
 
 def watches(ctx: Context) -> None:
-    """Two requests where one was reserved, as a hook sees them; the second is told again by hand."""
+    """Sends two requests where one was reserved; the second is also reported by hand."""
     for tokens in (40, 50):
         call = begin_call(API)
         assert call is not None
-        call.leaves_sync()
-        call.answered(Answer(200, {}, {"usage": {"total_tokens": tokens}}))
+        call.before_send_sync()
+        call.answered(WatchedResponse(200, {}, {"usage": {"total_tokens": tokens}}))
     ctx.used(tokens=60)

@@ -1,4 +1,4 @@
-"""Requests written straight into the store become jobs, or failures that name the field."""
+"""Arrivals become jobs, or failures that name the field."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import msgspec
 import pytest
 
 from tests.worker.bench import Bench, Virtually
-from tidemill.contract.jobs import Admission, Arrival, Refused
-from tidemill.core.claims import ClaimRequest, Settled, Settlement
+from tidemill.contract.jobs import Admission, Arrival, RejectedArrival
+from tidemill.core.claims import ClaimRequest, Settlement, SettleResult
 from tidemill.core.filters import Filter
-from tidemill.core.job import NewJob
+from tidemill.core.jobs import NewJob
 from tidemill.core.limits import Limit
 from tidemill.core.needs import Need
 from tidemill.core.states import State
-from tidemill.core.transitions import UNKNOWN_TASK_PATIENCE
-from tidemill.core.uniqueness import Unique
+from tidemill.core.transitions import UNKNOWN_TASK_SECONDS
+from tidemill.core.unique_keys import Unique
 from tidemill.stores.memory import MemoryStore
-from tidemill.tasks.definition import TaskDefinition, define
-from tidemill.tasks.pools import declared_pool
-from tidemill.testing.manual import ManualClock
-from tidemill.worker.admitter import AT_ONCE, Admitter, judge
+from tidemill.tasks.definition import TaskDefinition, make_task_definition
+from tidemill.tasks.pools import declare_pool
+from tidemill.testing.clocks import ManualClock
+from tidemill.worker.admitter import MAX_ARRIVALS_PER_PAGE, Admitter, decide_admission
 
 
 async def add(number: int, host: str = "a") -> int:
     return number
 
 
-TASK = define(
+TASK = make_task_definition(
     add,
     name="add",
     queue="sums",
@@ -47,33 +47,33 @@ def arrival(payload: bytes = b'{"number":1}', options: bytes = b"{}", task: str 
 
 
 def admitted(**parts: bytes) -> tuple[str, NewJob]:
-    admission = judge(arrival(**parts), {"add": TASK}, 1001.0)  # type: ignore[arg-type]
+    admission = decide_admission(arrival(**parts), {"add": TASK}, 1001.0)  # type: ignore[arg-type]
     assert isinstance(admission, Admission)
     assert isinstance(admission.verdict, NewJob), admission.verdict
     return admission.queue, admission.verdict
 
 
 def refused(**parts: bytes) -> str:
-    admission = judge(arrival(**parts), {"add": TASK}, 1001.0)  # type: ignore[arg-type]
+    admission = decide_admission(arrival(**parts), {"add": TASK}, 1001.0)  # type: ignore[arg-type]
     assert isinstance(admission, Admission)
-    assert isinstance(admission.verdict, Refused), admission.verdict
+    assert isinstance(admission.verdict, RejectedArrival), admission.verdict
     return f"{admission.verdict.error.type}: {admission.verdict.error.message}"
 
 
-def test_an_arrival_needs_what_its_task_says() -> None:
-    pool = declared_pool("api", (Limit.tokens(1000, per="minute"),), {})
-    task = define(add, name="add", pool=pool, cost=lambda number, host: {"tokens": number})
+def test_an_arrival_has_the_needs_of_its_task() -> None:
+    pool = declare_pool("api", (Limit.tokens(1000, per="minute"),), {})
+    task = make_task_definition(add, name="add", pool=pool, cost=lambda number, host: {"tokens": number})
 
-    def judged(number: int) -> Any:
-        admission = judge(arrival(b'{"number":%d}' % number), {"add": task}, 1001.0)
+    def set_outcomes(number: int) -> Any:
+        admission = decide_admission(arrival(b'{"number":%d}' % number), {"add": task}, 1001.0)
         assert admission is not None
         return admission.verdict
 
-    assert judged(900).needs == (Need("api", None, {"tokens": 900.0}),)
-    assert judged(1001).error.message.startswith("pool 'api': cost: 1001 tokens is more than")
+    assert set_outcomes(900).needs == (Need("api", None, {"tokens": 900.0}),)
+    assert set_outcomes(1001).error.message.startswith("pool 'api': cost: 1001 tokens is more than")
 
 
-def test_what_the_arrival_leaves_open_the_task_decides() -> None:
+def test_the_task_decides_options_that_the_arrival_leaves_open() -> None:
     queue, job = admitted()
     assert (queue, job.priority, job.key, job.unique) == ("sums", 3, "a", Unique("one"))
 
@@ -87,7 +87,7 @@ def test_what_the_arrival_leaves_open_the_task_decides() -> None:
     ],
 )
 def test_a_payload_is_stored_as_a_client_would_have_written_it(written: bytes, stored: str) -> None:
-    """Search looks into the stored text."""
+    """Search uses the stored text."""
     assert admitted(payload=written)[1].payload.decode() == stored
 
 
@@ -95,7 +95,9 @@ def test_numbers_of_an_arrival_keep_their_digits() -> None:
     async def price(amount: Decimal, count: Any) -> None: ...
 
     written = b'{"amount": 0.1000000000000000055511151231257827, "count": 123456789012345678901234567890}'
-    admission = judge(arrival(written, task="price"), {"price": define(price, name="price")}, 1001.0)
+    admission = decide_admission(
+        arrival(written, task="price"), {"price": make_task_definition(price, name="price")}, 1001.0
+    )
     assert isinstance(admission, Admission)
     assert isinstance(admission.verdict, NewJob), admission.verdict
     assert admission.verdict.payload == written.replace(b" ", b"")
@@ -149,24 +151,24 @@ def test_a_payload_may_be_as_long_as_the_task_says() -> None:
 
 
 def test_a_key_function_that_raises_refuses_the_arrival() -> None:
-    broken = define(add, name="add", key=lambda number, host: {}[host])
-    admission = judge(arrival(), {"add": broken}, 1001.0)
+    broken = make_task_definition(add, name="add", key=lambda number, host: {}[host])
+    admission = decide_admission(arrival(), {"add": broken}, 1001.0)
     assert admission is not None
-    assert isinstance(admission.verdict, Refused)
+    assert isinstance(admission.verdict, RejectedArrival)
     assert "key" in admission.verdict.error.message
 
 
 def test_an_unknown_task_is_left_for_others_for_a_day() -> None:
-    assert judge(arrival(task="elsewhere"), {"add": TASK}, 1000 + 86_399) is None
-    admission = judge(arrival(task="elsewhere"), {"add": TASK}, 1000 + 86_400)
+    assert decide_admission(arrival(task="elsewhere"), {"add": TASK}, 1000 + 86_399) is None
+    admission = decide_admission(arrival(task="elsewhere"), {"add": TASK}, 1000 + 86_400)
     assert admission is not None
-    assert isinstance(admission.verdict, Refused)
+    assert isinstance(admission.verdict, RejectedArrival)
     assert "elsewhere" in admission.verdict.error.message
 
 
 def test_arrivals_are_admitted_and_run(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
-        bench.tasks["add"] = define(add, name="add")
+        bench.tasks["add"] = make_task_definition(add, name="add")
         bench.store.arrive("good", "add", b'{"number":5}')
         bench.store.arrive("bad", "add", b'{"number":"x"}')
         await bench.run_until_idle()
@@ -180,14 +182,16 @@ def test_arrivals_are_admitted_and_run(virtually: Virtually) -> None:
 
 
 class Distant(MemoryStore):
-    """The same truth far away: a claim's answer is under way when something is admitted, and the answer to
-    that comes `late`."""
+    """A distant store: a claim's answer is on its way when something is admitted, and that answer comes
+    `late`."""
 
     def __init__(self, store: MemoryStore, late: float) -> None:
-        self.__dict__.update(store.another().__dict__)
+        self.__dict__.update(store.new_handle().__dict__)
         self.late = late
 
-    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
+    async def settle(
+        self, settlements: Sequence[Settlement], request: ClaimRequest | None = None
+    ) -> SettleResult:
         settled = await super().settle(settlements, request)
         await asyncio.sleep(0.05)
         return settled
@@ -200,11 +204,11 @@ class Distant(MemoryStore):
 
 
 @pytest.mark.parametrize("late", [0.0, 0.07])
-def test_who_is_idle_has_looked_after_the_last_admission(virtually: Virtually, late: float) -> None:
-    """The chore may have admitted it between the last look and its answer."""
+def test_an_idle_worker_has_claimed_after_the_last_admission(virtually: Virtually, late: float) -> None:
+    """The service may have admitted a job between the last claim and its answer."""
 
     async def scenario(bench: Bench) -> None:
-        bench.tasks["add"] = define(add, name="add")
+        bench.tasks["add"] = make_task_definition(add, name="add")
         bench.store.arrive("a", "add", b'{"number":5}')
         await bench.run_until_idle(store=Distant(bench.store, late))
         assert (await bench.job("a")).state is State.DONE
@@ -212,11 +216,12 @@ def test_who_is_idle_has_looked_after_the_last_admission(virtually: Virtually, l
     virtually(scenario)
 
 
-def test_arrivals_without_an_id_are_jobs_of_their_own(virtually: Virtually) -> None:
-    """XADD without the field, INSERT with an empty one: a second would be taken for the first's copy."""
+def test_arrivals_without_an_id_are_separate_jobs(virtually: Virtually) -> None:
+    """XADD without the field, INSERT with an empty one: a second arrival would count as a copy of the
+    first."""
 
     async def scenario(bench: Bench) -> None:
-        bench.tasks["add"] = define(add, name="add")
+        bench.tasks["add"] = make_task_definition(add, name="add")
         for payload in (b'{"number":5}', b'{"number":5}', b"{}", b"{}"):
             bench.store.arrive("", "add", payload)
         await bench.run_until_idle()
@@ -229,19 +234,19 @@ def test_arrivals_without_an_id_are_jobs_of_their_own(virtually: Virtually) -> N
 
 def test_an_arrival_without_an_id_has_the_same_one_each_time() -> None:
     nameless = msgspec.structs.replace(arrival(), id="")
-    twice = [judge(nameless, {"add": TASK}, now) for now in (1001.0, 1002.0)]
+    twice = [decide_admission(nameless, {"add": TASK}, now) for now in (1001.0, 1002.0)]
     ids = {admission.arrival.id for admission in twice if admission is not None}
     assert len(ids) == 1
     others = msgspec.structs.replace(nameless, seq=2), msgspec.structs.replace(nameless, arrived=2000.0)
     for other in others:
-        admission = judge(other, {"add": TASK}, 1001.0)
+        admission = decide_admission(other, {"add": TASK}, 1001.0)
         assert admission is not None
         assert admission.arrival.id not in ids
 
 
 def test_an_arrival_is_admitted_within_a_second(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
-        bench.tasks["add"] = define(add, name="add")
+        bench.tasks["add"] = make_task_definition(add, name="add")
         worker = bench.worker()
         running = bench.start(worker)
         await asyncio.sleep(5.5)
@@ -256,7 +261,7 @@ def test_an_arrival_is_admitted_within_a_second(virtually: Virtually) -> None:
 
 async def test_arrivals_left_for_others_hide_nothing_behind_them() -> None:
     store = MemoryStore()
-    for number in range(AT_ONCE + 10):
+    for number in range(MAX_ARRIVALS_PER_PAGE + 10):
         store.arrive(f"foreign-{number}", "not here", b"{}")
     store.arrive("ours", "add", b'{"number":1}')
     admitter = Admitter(store, {"add": TASK})
@@ -272,7 +277,7 @@ async def test_i26_a_stepped_clock_refuses_no_arrival() -> None:
     store.arrive("foreign", "not here", b"{}")
     admitter = Admitter(store, {"add": TASK})
     await admitter.admit()
-    clock.step_wall(2 * UNKNOWN_TASK_PATIENCE)
+    clock.step_wall(2 * UNKNOWN_TASK_SECONDS)
     await admitter.admit()
     assert [arrival.id for arrival in await store.arrivals(10)] == ["foreign"]
 
@@ -287,7 +292,7 @@ class Mute(Exception):
 
 
 class Picky:
-    """A model of another library, whose validators may raise anything."""
+    """A model of another library whose validators may raise anything."""
 
     @classmethod
     def model_validate(cls, value: object) -> Picky:
@@ -300,11 +305,15 @@ async def takes_picky(what: Picky) -> None: ...
 @pytest.mark.parametrize(
     ("task", "payload", "field"),
     [
-        (define(add, name="add", key=lambda number, host: number), b'{"number":1}', "key"),
-        (define(add, name="add", unique=lambda number, host: number), b'{"number":1}', "unique"),
-        (define(add, name="add", key=_raises_what_it_likes), b'{"number":1}', "key"),
-        (define(takes_picky, name="add"), b'{"what":{}}', "payload"),
-        (define(add, name="add"), b'{"number":' + b"[" * 100_000, "payload"),
+        (make_task_definition(add, name="add", key=lambda number, host: number), b'{"number":1}', "key"),
+        (
+            make_task_definition(add, name="add", unique=lambda number, host: number),
+            b'{"number":1}',
+            "unique",
+        ),
+        (make_task_definition(add, name="add", key=_raises_what_it_likes), b'{"number":1}', "key"),
+        (make_task_definition(takes_picky, name="add"), b'{"what":{}}', "payload"),
+        (make_task_definition(add, name="add"), b'{"number":' + b"[" * 100_000, "payload"),
     ],
 )
 async def test_one_bad_arrival_never_holds_up_the_others(
@@ -313,7 +322,7 @@ async def test_one_bad_arrival_never_holds_up_the_others(
     store = MemoryStore()
     store.arrive("bad", "add", payload)
     store.arrive("good", "fine", b'{"number":1}')
-    admitter = Admitter(store, {"add": task, "fine": define(add, name="fine")})
+    admitter = Admitter(store, {"add": task, "fine": make_task_definition(add, name="fine")})
     await admitter.admit()
     bad, good = await store.get(["bad", "good"])
     assert bad is not None
@@ -325,10 +334,10 @@ async def test_one_bad_arrival_never_holds_up_the_others(
 
 
 def test_an_unknown_task_is_refused_after_a_day_however_full_the_last_page(virtually: Virtually) -> None:
-    """Exactly full pages end with an empty one, which says nothing about the others."""
+    """Exactly full pages end with an empty page, which says nothing about the other pages."""
 
     async def scenario(bench: Bench) -> None:
-        for number in range(AT_ONCE):
+        for number in range(MAX_ARRIVALS_PER_PAGE):
             bench.store.arrive(f"foreign-{number}", "not here", b"{}")
         admitter = Admitter(bench.store, {"add": TASK})
         for _ in range(26):

@@ -1,4 +1,4 @@
-"""Batch tasks in a worker's hands: one call, an outcome for each of its jobs."""
+"""Batch tasks in a worker: one call, and an outcome for each of its jobs."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ from typing import Any, cast
 import msgspec
 
 from tests.worker.bench import NO_POOLS, Bench, Unreliable, Virtually
-from tests.worker.provider import Provider
+from tests.worker.fake_provider import Provider
 from tidemill.clock import SystemClock
-from tidemill.core.changes import Cancel
-from tidemill.core.claims import ClaimRequest, Settled, Settlement, Share
+from tidemill.core.claims import ClaimRequest, QueueShare, Settlement, SettleResult
 from tidemill.core.filters import Filter
-from tidemill.core.job import Job
+from tidemill.core.jobs import Job
 from tidemill.core.limits import Limit
+from tidemill.core.operator_changes import CancelJobs
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.stores.memory import MemoryStore
-from tidemill.tasks.batches import Failed
+from tidemill.tasks.batches import FailedItem
 from tidemill.tasks.context import Context
-from tidemill.telemetry.events import JobDone, JobFailed, JobLost, JobReleased, JobStarted, SlotStuck
+from tidemill.telemetry.events import AttemptStopped, JobDone, JobFailed, JobReleased, JobStarted, SlotStuck
 from tidemill.worker import WorkerOptions
 from tidemill.worker.attempt import Attempt
-from tidemill.worker.call import in_calls
-from tidemill.worker.hands import Hands
-from tidemill.worker.heartbeat import held_as
-from tidemill.worker.pace import Pace
-from tidemill.worker.producer import Producer
+from tidemill.worker.batch_attempt import group_batches
+from tidemill.worker.claim_planner import ClaimAhead, ClaimPlanner
+from tidemill.worker.heartbeat import make_held_job
+from tidemill.worker.in_flight import Slots
 
 
 def result(job: Job) -> Any:
@@ -53,8 +52,8 @@ def test_jobs_share_a_call_and_each_gets_its_own_result(virtually: Virtually) ->
         assert calls == [["a", "bb", "ccc"], ["dddd", "eeeee"]]
         assert [result(job) for job in await jobs_of(bench, ids)] == [1, 2, 3, 4, 5]
         assert [job.attempts for job in await jobs_of(bench, ids)] == [1] * 5
-        assert [event.job for event in bench.told(JobDone)] == ids
-        assert [event.job for event in bench.told(JobStarted)] == ids
+        assert [event.job for event in bench.events_of(JobDone)] == ids
+        assert [event.job for event in bench.events_of(JobStarted)] == ids
 
     virtually(scenario)
 
@@ -83,23 +82,23 @@ def test_a_call_takes_one_slot_and_its_context_names_its_jobs(virtually: Virtual
 
 
 def test_all_outcomes_of_a_call_are_settled_in_one_step(virtually: Virtually) -> None:
-    """Also when some jobs have log lines to send first."""
+    """Also if some jobs have log lines to send first."""
 
     async def scenario(bench: Bench) -> None:
         trips: list[list[str]] = []
 
         class Witnessed(MemoryStore):
             def __init__(self, store: MemoryStore) -> None:
-                self.__dict__.update(store.another().__dict__)
+                self.__dict__.update(store.new_handle().__dict__)
 
-            async def settle(self, settlements: Any, request: ClaimRequest | None = None) -> Settled:
+            async def settle(self, settlements: Any, request: ClaimRequest | None = None) -> SettleResult:
                 trips.append([settlement.job for settlement in settlements])
                 return await super().settle(settlements, request)
 
-        async def embed(ctx: Context, texts: list[str]) -> list[str | Failed]:
+        async def embed(ctx: Context, texts: list[str]) -> list[str | FailedItem]:
             ctx.log("working")
             await ctx.progress(0.5, "half")
-            return [Failed("no", retry=text == "b") if text != "a" else text for text in texts]
+            return [FailedItem("no", retry=text == "b") if text != "a" else text for text in texts]
 
         bench.batch_task(embed, max_items=10)
         ids = await bench.items("embed", "a", "b", "c")
@@ -118,16 +117,16 @@ def test_an_item_that_failed_is_retried_alone_or_fails_for_good(virtually: Virtu
     async def scenario(bench: Bench) -> None:
         calls: list[list[str]] = []
 
-        async def embed(texts: list[str]) -> list[str | Failed]:
+        async def embed(texts: list[str]) -> list[str | FailedItem]:
             calls.append(texts)
             return [_answer(text, len(calls)) for text in texts]
 
-        def _answer(text: str, call: int) -> str | Failed:
+        def _answer(text: str, call: int) -> str | FailedItem:
             if text == "never":
-                return Failed("not a language we know", retry=False)
-            return Failed("try again") if text == "later" and call < 3 else text
+                return FailedItem("not a language we know", retry=False)
+            return FailedItem("try again") if text == "later" and call < 3 else text
 
-        # What a policy matches exceptions with does not concern an item whose handler has decided.
+        # The policy's exception filters do not apply to an item whose outcome the handler decided.
         policy = Retry(attempts=3, first=5, jitter=0, on=KeyError, give_up_on=Exception)
         bench.batch_task(embed, max_items=10, retry=policy)
         ids = await bench.items("embed", "a", "later", "never")
@@ -140,8 +139,8 @@ def test_an_item_that_failed_is_retried_alone_or_fails_for_good(virtually: Virtu
         assert (later.state, result(later)) == (State.DONE, "later")
         assert never.state is State.FAILED
         assert never.error is not None
-        assert (never.error.type, never.error.message) == ("Failed", "not a language we know")
-        [event] = bench.told(JobFailed)
+        assert (never.error.type, never.error.message) == ("FailedItem", "not a language we know")
+        [event] = bench.events_of(JobFailed)
         assert (event.job, event.message) == (ids[2], "not a language we know")
         worker.stop()
         await running
@@ -193,7 +192,7 @@ def test_nothing_is_called_when_no_payload_can_be_read(virtually: Virtually) -> 
     virtually(scenario)
 
 
-def test_a_result_that_cannot_be_stored_is_its_own_jobs(virtually: Virtually) -> None:
+def test_a_result_that_cannot_be_stored_fails_only_its_job(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         async def embed(texts: list[str]) -> list[Any]:
             return [object() if text == "bad" else text for text in texts]
@@ -225,7 +224,7 @@ def test_sync_handlers_run_in_a_thread(virtually: Virtually) -> None:
     virtually(scenario)
 
 
-def test_middleware_is_around_the_call_once(virtually: Virtually) -> None:
+def test_middleware_runs_once_per_batch(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         seen: list[Any] = []
 
@@ -247,7 +246,7 @@ def test_middleware_is_around_the_call_once(virtually: Virtually) -> None:
 
 
 def test_i19_cancelling_one_job_refuses_its_outcome_only(virtually: Virtually) -> None:
-    """Whichever it is: the lead holds what the call reserved, and that is booked all the same."""
+    """Also for the lead: it holds the reservation, which is settled anyway."""
 
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", Limit.tokens(1000, per="minute"))
@@ -265,9 +264,9 @@ def test_i19_cancelling_one_job_refuses_its_outcome_only(virtually: Virtually) -
         running = bench.start(worker)
         await asyncio.sleep(1)
         for id_ in ids[:2]:
-            await bench.store.amend(Filter(ids=(id_,)), Cancel("not wanted"))
+            await bench.store.amend(Filter(ids=(id_,)), CancelJobs("not wanted"))
         await asyncio.sleep(1)
-        assert [event.job for event in bench.told(JobLost)] == ids[:2]
+        assert [event.job for event in bench.events_of(AttemptStopped)] == ids[:2]
         release.set()
         await bench.ended(*ids)
         states = [job.state for job in await jobs_of(bench, ids)]
@@ -281,8 +280,8 @@ def test_i19_cancelling_one_job_refuses_its_outcome_only(virtually: Virtually) -
     virtually(scenario)
 
 
-def test_i14_a_call_that_comes_without_its_lead_books_what_it_used(virtually: Virtually) -> None:
-    """The claim's reply was lost, and its first job cancelled before it was asked for again."""
+def test_i14_a_batch_that_arrives_without_its_lead_settles_its_usage(virtually: Virtually) -> None:
+    """The claim's reply was lost, and the first job was cancelled before the claim was repeated."""
 
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", Limit.tokens(1000, per="minute"))
@@ -300,7 +299,7 @@ def test_i14_a_call_that_comes_without_its_lead_books_what_it_used(virtually: Vi
         worker = bench.worker(store=store)
         running = bench.start(worker)
         await asyncio.sleep(0.01)
-        await bench.store.amend(Filter(ids=(ids[0],)), Cancel("not wanted"))
+        await bench.store.amend(Filter(ids=(ids[0],)), CancelJobs("not wanted"))
         await bench.ended(*ids)
         await asyncio.sleep(1)
         assert batches == [tuple(ids[1:])]
@@ -329,7 +328,7 @@ def test_a_call_whose_jobs_are_all_lost_is_stopped(virtually: Virtually) -> None
         worker = bench.worker()
         running = bench.start(worker)
         await asyncio.sleep(1)
-        await bench.store.amend(Filter(ids=tuple(ids)), Cancel("not wanted"))
+        await bench.store.amend(Filter(ids=tuple(ids)), CancelJobs("not wanted"))
         await asyncio.wait_for(stopped.wait(), 30)
         await asyncio.sleep(0)
         assert worker.stats.lost == 2
@@ -350,7 +349,7 @@ def test_leases_of_all_jobs_are_renewed(virtually: Virtually) -> None:
 
         bench.batch_task(embed, max_items=10)
         ids = await bench.items("embed", "a", "b", "c")
-        workers = [bench.worker(), bench.worker()]  # the other would take over what is not renewed
+        workers = [bench.worker(), bench.worker()]  # the other worker would reclaim jobs that are not renewed
         runs = [bench.start(worker) for worker in workers]
         await bench.ended(*ids)
         jobs = await jobs_of(bench, ids)
@@ -362,7 +361,7 @@ def test_leases_of_all_jobs_are_renewed(virtually: Virtually) -> None:
     virtually(scenario)
 
 
-def test_i20_a_drained_worker_hands_all_jobs_of_a_call_back_uncharged(virtually: Virtually) -> None:
+def test_i20_a_drained_worker_releases_all_jobs_of_a_batch_uncharged(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", Limit.requests(10, per="minute"))
 
@@ -380,13 +379,13 @@ def test_i20_a_drained_worker_hands_all_jobs_of_a_call_back_uncharged(virtually:
         await running
         jobs = await jobs_of(bench, ids)
         assert [(job.state, job.attempts, job.crashes) for job in jobs] == [(State.READY, 0, 0)] * 6
-        assert [event.reason for event in bench.told(JobReleased)] == ["stopping"] * 3
+        assert [event.reason for event in bench.events_of(JobReleased)] == ["stopping"] * 3
 
     virtually(scenario)
 
 
-def test_one_deadline_for_all_and_then_the_retry_policy(virtually: Virtually) -> None:
-    """The shortest of their own: a call has one."""
+def test_a_batch_has_one_deadline_and_then_the_retry_policy_applies(virtually: Virtually) -> None:
+    """A batch has the shortest timeout of its jobs."""
 
     async def scenario(bench: Bench) -> None:
         calls: list[list[str]] = []
@@ -442,7 +441,7 @@ def test_code_that_does_not_stop_keeps_one_slot_and_all_its_jobs_are_settled(vir
 
 
 def test_i21_jobs_of_a_call_that_outran_its_timeout_are_no_longer_renewed(virtually: Virtually) -> None:
-    """When the worker's loop stands still nobody stops the call: its leases end."""
+    """While the worker's loop is blocked, nothing can stop the call, so its leases end."""
 
     async def scenario(bench: Bench) -> None:
         async def embed(texts: list[str]) -> list[str]:
@@ -450,15 +449,15 @@ def test_i21_jobs_of_a_call_that_outran_its_timeout_are_no_longer_renewed(virtua
 
         bench.batch_task(embed, max_items=10)
         await bench.items("embed", "a", "b")
-        request = ClaimRequest(worker="w", number=1, shares=(Share("default", 1),), limit=1, lease=30)
+        request = ClaimRequest(worker="w", number=1, shares=(QueueShare("default", 1),), limit=1, lease=30)
         claims = await bench.store.claim(request)
         members = [
             Attempt(job, bench.tasks["embed"], lambda: None, lambda: 0.0, NO_POOLS) for job in claims.jobs
         ]
-        [call] = in_calls(members, 0.0)
+        [call] = group_batches(members, 0.0)
         call.deadline = 100.0
-        assert [held_as(member, 104.0).renew for member in members] == [True, True]
-        assert [held_as(member, 106.0).renew for member in members] == [False, False]
+        assert [make_held_job(member, 104.0).renew for member in members] == [True, True]
+        assert [make_held_job(member, 106.0).renew for member in members] == [False, False]
 
     virtually(scenario)
 
@@ -477,16 +476,16 @@ async def test_a_thread_that_does_not_stop_keeps_one_slot_for_all_its_jobs() -> 
     running = bench.start(worker)
     await bench.ended(*ids)
     assert [job.error.type for job in await jobs_of(bench, ids) if job.error] == ["Timeout"] * 2
-    assert [event.job for event in bench.told(SlotStuck)] == ids[:1]
+    assert [event.job for event in bench.events_of(SlotStuck)] == ids[:1]
     assert worker.stats.stuck == 1
     over.set()
-    await bench.ended(*await bench.items("embed", "c"))  # in the one slot there is
+    await bench.ended(*await bench.items("embed", "c"))  # in the only slot
     assert worker.stats.stuck == 0
     worker.stop()
     await running
 
 
-def test_what_another_program_wrote_into_the_store_shares_calls_too(virtually: Virtually) -> None:
+def test_arrivals_of_other_programs_share_calls_too(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", Limit.tokens(1000, per="minute"))
         calls: list[list[str]] = []
@@ -515,7 +514,7 @@ def test_what_another_program_wrote_into_the_store_shares_calls_too(virtually: V
     virtually(scenario)
 
 
-def test_i14_one_reservation_for_a_call_by_what_it_and_its_items_cost(virtually: Virtually) -> None:
+def test_i14_a_batch_has_one_reservation_for_the_call_and_its_items(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", Limit.tokens(1000, per="minute"), Limit.requests(10, per="minute"))
 
@@ -537,7 +536,7 @@ def test_i14_one_reservation_for_a_call_by_what_it_and_its_items_cost(virtually:
     virtually(scenario)
 
 
-def test_i14_a_call_that_would_start_too_late_is_handed_back_whole(virtually: Virtually) -> None:
+def test_i14_a_batch_that_would_start_too_late_is_released_as_a_whole(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         provider = Provider()
         store = Unreliable(bench.store)
@@ -554,7 +553,7 @@ def test_i14_a_call_that_would_start_too_late_is_handed_back_whole(virtually: Vi
         running = bench.start(worker)
         await asyncio.sleep(5)
         assert not provider.arrivals
-        assert {event.reason for event in bench.told(JobReleased)} == {"too late"}
+        assert {event.reason for event in bench.events_of(JobReleased)} == {"too late"}
         store.slow = 0.0
         await bench.ended(*ids)
         assert len(provider.arrivals) == 1
@@ -565,7 +564,7 @@ def test_i14_a_call_that_would_start_too_late_is_handed_back_whole(virtually: Vi
     virtually(scenario)
 
 
-def test_a_task_no_worker_knows_goes_back_with_what_its_call_reserved(virtually: Virtually) -> None:
+def test_an_unknown_task_is_released_with_the_reservation_of_its_batch(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", Limit.requests(10, per="minute"))
 
@@ -582,7 +581,7 @@ def test_a_task_no_worker_knows_goes_back_with_what_its_call_reserved(virtually:
     virtually(scenario)
 
 
-def test_a_worker_is_not_idle_while_jobs_wait_for_company(virtually: Virtually) -> None:
+def test_a_worker_is_not_idle_while_jobs_wait_for_a_batch(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         calls: list[tuple[float, list[str]]] = []
         began = asyncio.get_running_loop().time()
@@ -609,7 +608,7 @@ def test_a_call_counts_as_one_job_of_its_queues_share(virtually: Virtually) -> N
         bench.batch_task(embed, max_items=3)
         await bench.items("embed", *"abcde")
         options = WorkerOptions(queues={"default": 1}, concurrency=2)
-        producer = Producer(options, "w", Hands(), pace=Pace(2), tasks=bench.tasks)
+        producer = ClaimPlanner(options, "w", Slots(2), claim_ahead=ClaimAhead(2), tasks=bench.tasks)
         request = producer.request()
         claims = await bench.store.claim(request)
         assert len(claims.jobs) == 5
@@ -618,21 +617,21 @@ def test_a_call_counts_as_one_job_of_its_queues_share(virtually: Virtually) -> N
     virtually(scenario)
 
 
-def test_only_the_leads_settlement_tells_what_was_spent(virtually: Virtually) -> None:
+def test_only_the_leads_settlement_reports_the_usage(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", Limit.tokens(1000, per="minute"))
         settled: list[Settlement] = []
 
         class Witnessed(MemoryStore):
             def __init__(self, store: MemoryStore) -> None:
-                self.__dict__.update(store.another().__dict__)
+                self.__dict__.update(store.new_handle().__dict__)
 
-            async def settle(self, settlements: Any, request: ClaimRequest | None = None) -> Settled:
+            async def settle(self, settlements: Any, request: ClaimRequest | None = None) -> SettleResult:
                 settled.extend(settlements)
                 return await super().settle(settlements, request)
 
-        async def embed(texts: list[str]) -> list[str | Failed]:
-            return [Failed("first", retry=False), *texts[1:]]
+        async def embed(texts: list[str]) -> list[str | FailedItem]:
+            return [FailedItem("first", retry=False), *texts[1:]]
 
         bench.batch_task(embed, max_items=10, pool=pool, item_cost={"tokens": 100})
         await bench.items("embed", "a", "b", "c")
@@ -646,7 +645,7 @@ def test_only_the_leads_settlement_tells_what_was_spent(virtually: Virtually) ->
     virtually(scenario)
 
 
-def test_a_task_that_is_no_longer_one_of_batches_runs_one_job_of_each_call(virtually: Virtually) -> None:
+def test_a_task_that_is_no_longer_a_batch_task_runs_one_job_of_each_batch(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         async def embed(texts: list[str]) -> list[str]:
             return texts
@@ -665,7 +664,7 @@ def test_a_task_that_is_no_longer_one_of_batches_runs_one_job_of_each_call(virtu
     virtually(scenario)
 
 
-def test_a_plain_job_of_a_task_that_became_one_of_batches_is_a_call_of_one(virtually: Virtually) -> None:
+def test_a_plain_job_of_a_new_batch_task_is_a_batch_of_one(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         async def plain(item: str) -> str:
             return item

@@ -1,4 +1,4 @@
-"""Batches in processes of their own, for real."""
+"""Batches in real child processes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 
 from tests.worker import isolated_batches
 from tidemill.clock import SystemClock, SystemEntropy
-from tidemill.core.job import Group, Job, NewJob
+from tidemill.core.jobs import Job, JobGroup, NewJob
 from tidemill.core.queues import QueueSettings
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.stores.memory import MemoryStore
-from tidemill.tasks.batches import define_batch
+from tidemill.tasks.batches import make_batch_definition
 from tidemill.tasks.context import Context
 from tidemill.tasks.definition import Middleware, TaskDefinition
 from tidemill.worker import Worker, WorkerOptions
@@ -25,7 +25,7 @@ from tidemill.worker import Worker, WorkerOptions
 
 def isolated(handler: Any, **options: Any) -> TaskDefinition:
     settings: dict[str, Any] = {"max_items": 10, "retry": Retry(attempts=1), **options}
-    return define_batch(handler, name=handler.__name__, isolate=True, **settings)
+    return make_batch_definition(handler, name=handler.__name__, isolate=True, **settings)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ async def run(
         )
         for id_, item in zip(ids, items, strict=True)
     )
-    await store.insert([Group("default", jobs)])
+    await store.insert([JobGroup("default", jobs)])
     worker = Worker(
         store,
         {task.name: task},
@@ -67,7 +67,7 @@ def result(job: Job) -> Any:
     return None if job.result is None else msgspec.json.decode(job.result)
 
 
-async def test_results_failures_and_news_come_back(store: MemoryStore) -> None:
+async def test_results_failures_and_reports_come_back(store: MemoryStore) -> None:
     jobs = await run(store, isolated(isolated_batches.squares), 2, -1, "no number", 3)
     one, negative, bad, two = jobs
     assert result(one).split(" by ")[0] == "4"
@@ -93,7 +93,7 @@ async def test_an_error_of_one_item_is_found_by_halves(store: MemoryStore) -> No
 
 @pytest.mark.parametrize("on_error", ["bisect", "fail"])
 async def test_i8_a_process_that_dies_charges_no_neighbour(store: MemoryStore, on_error: str) -> None:
-    """Also where errors are everybody's: a crash is the poison's alone."""
+    """Also with `on_error="fail"`: only the poisonous job pays for a crash."""
     await store.declare({"default": QueueSettings(crash_limit=2)})
     jobs = await run(store, isolated(isolated_batches.deadly, on_error=on_error), 11, 12, 13, 14)
     assert [job.state for job in jobs] == [State.DONE, State.DONE, State.FAILED, State.DONE]
@@ -101,12 +101,12 @@ async def test_i8_a_process_that_dies_charges_no_neighbour(store: MemoryStore, o
     assert [job.crashes for job in jobs if job is not jobs[2]] == [0, 0, 0]
 
 
-async def test_a_result_that_is_left_out_is_its_own_jobs_error(store: MemoryStore) -> None:
+async def test_a_missing_result_fails_only_its_job(store: MemoryStore) -> None:
     jobs = await run(store, isolated(isolated_batches.short), 12, 13, 14)
     assert [result(job) for job in jobs] == [12, None, 14]
 
 
-async def test_a_decorated_handler_is_found_and_what_it_cannot_store_is_told(store: MemoryStore) -> None:
+async def test_a_decorated_handler_is_found_and_its_unstorable_result_is_reported(store: MemoryStore) -> None:
     definition = isolated_batches.odd.definition
     assert definition.batch is not None
     jobs = await run(store, replace(definition, isolate=True), 12, 13, 14)
@@ -114,7 +114,7 @@ async def test_a_decorated_handler_is_found_and_what_it_cannot_store_is_told(sto
     assert [result(job) for job in jobs] == [12, None, 14]
 
 
-async def test_middleware_sees_results_as_they_were(store: MemoryStore) -> None:
+async def test_middleware_sees_the_decoded_results(store: MemoryStore) -> None:
     seen: list[Any] = []
 
     async def around(ctx: Context, run: Callable[[], Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Workers that die in the middle of a batch: nobody is lost, and poison hurts nobody."""
+"""Workers that die during a batch: no job is lost, and poison charges only itself."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import msgspec
 
 from tests.simulation.isolation import SimulatedIsolation
 from tests.worker.bench import Bench, Virtually
-from tidemill.core.job import Job
+from tidemill.core.jobs import Job
 from tidemill.core.limits import Limit
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
-from tidemill.testing.virtual import VirtualLoop
-from tidemill.testing.virtual_processes import die
+from tidemill.testing.virtual_loop import VirtualLoop
+from tidemill.testing.virtual_processes import kill_current_process
 
 MOST_CALLS_FOR_ONE_OF_20 = 16
-"""Each alone were 22: the first call, 19 innocent jobs, and the poisonous one twice."""
+"""Single calls would be 22: the first batch, 19 innocent jobs, and the poisonous job twice."""
 
 
 async def finished(bench: Bench, ids: list[str]) -> list[Job]:
@@ -27,12 +27,12 @@ async def finished(bench: Bench, ids: list[str]) -> list[Job]:
 
 
 def keep_workers(bench: Bench, count: int) -> None:
-    """Workers in processes of their own, replaced when they die, as a supervisor does."""
+    """Keeps this many workers running in processes, as a supervisor does."""
     loop = cast("VirtualLoop", asyncio.get_running_loop())
 
     def start() -> None:
         process, _ = loop.spawn(f"worker {len(bench.running)}", run())
-        process.at_death(start)
+        process.on_kill(start)
 
     async def run() -> None:
         await bench.worker(runner=SimulatedIsolation, concurrency=2).run()
@@ -41,7 +41,7 @@ def keep_workers(bench: Bench, count: int) -> None:
         start()
 
 
-def test_i8_poison_in_a_batch_fails_alone_and_charges_nobody(virtually: Virtually) -> None:
+def test_i8_poison_in_a_batch_fails_alone_and_charges_no_other_job(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         calls: list[list[int]] = []
 
@@ -49,7 +49,7 @@ def test_i8_poison_in_a_batch_fails_alone_and_charges_nobody(virtually: Virtuall
             calls.append(numbers)
             await asyncio.sleep(1)
             if 7 in numbers:
-                await die()
+                await kill_current_process()
             return numbers
 
         pool = await bench.pool("api", Limit.requests(1000, per="minute"))
@@ -72,8 +72,8 @@ def test_i8_poison_in_a_batch_fails_alone_and_charges_nobody(virtually: Virtuall
     virtually(scenario)
 
 
-def test_i1_workers_killed_at_any_step_of_a_call_lose_nobody(virtually: Virtually) -> None:
-    """Kills in the middle of calls that have nothing to do with them."""
+def test_i1_workers_killed_at_any_step_of_a_batch_lose_no_job(virtually: Virtually) -> None:
+    """Kills workers during calls that did nothing wrong."""
 
     async def scenario(bench: Bench) -> None:
         loop = cast("VirtualLoop", asyncio.get_running_loop())
@@ -108,7 +108,7 @@ def test_i1_workers_killed_at_any_step_of_a_call_lose_nobody(virtually: Virtuall
 
 
 def test_after_a_kill_a_batch_comes_back_in_two_calls(virtually: Virtually) -> None:
-    """Nothing was wrong with the 90 jobs: one call for each would be 90."""
+    """Nothing was wrong with the 90 jobs: one call each would be 90."""
 
     async def scenario(bench: Bench) -> None:
         loop = cast("VirtualLoop", asyncio.get_running_loop())

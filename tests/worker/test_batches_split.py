@@ -1,6 +1,6 @@
-"""A call that failed is divided until it is known whom it failed of, and never when it concerns all.
+"""A failed batch is split until the bad item is found, unless the error concerns all items.
 
-The witness of a call is a list outside the store, kept by the handler."""
+The handler records its calls in a list outside the store."""
 
 from __future__ import annotations
 
@@ -13,18 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.worker.bench import Bench, Virtually
-from tests.worker.provider import Refused
-from tidemill.core.claims import Claimed
-from tidemill.core.job import Error, Job
+from tests.worker.fake_provider import Refused
+from tidemill.core.claims import ClaimedJob
+from tidemill.core.jobs import Error, Job
 from tidemill.core.limits import Limit
-from tidemill.core.outcomes import Fail, Split
+from tidemill.core.outcomes import FinalFailure, SmallerBatch
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.errors import GiveUp, RetryAfter, SnoozeFor
 from tidemill.tasks.batches import OnError
 from tidemill.telemetry.events import BatchSplit, JobReleased
-from tidemill.worker.batch_splits import REMEMBERED, Splits
-from tidemill.worker.batch_verdicts import Verdict, concerns_all
+from tidemill.worker.batch_outcomes import (
+    MAX_REMEMBERED_BATCHES,
+    BatchOutcome,
+    BatchSplitter,
+    is_account_wide,
+)
 
 ONCE = Retry(attempts=1)
 
@@ -34,7 +38,7 @@ class Poisoned(Exception):
 
 
 class Embedding:
-    """A handler that a bad item breaks, and its witness."""
+    """A handler that fails on a bad item, with a record of its calls."""
 
     def __init__(self, is_bad: Callable[[int], bool]) -> None:
         self.is_bad = is_bad
@@ -80,15 +84,15 @@ def test_one_poisoned_item_of_a_hundred_is_found_with_sixteen_calls(virtually: V
         jobs = await run(bench, embedding)
         assert len(embedding.calls) <= 16
         check_outcomes(jobs, embedding.is_bad)
-        splits = bench.told(BatchSplit)
+        splits = bench.events_of(BatchSplit)
         assert (splits[0].jobs, splits[0].parts) == (100, 2)
         assert (splits[0].error, splits[0].message) == ("Poisoned", f"cannot read {bad}")
-        assert "split" in {event.reason for event in bench.told(JobReleased)}
+        assert "split" in {event.reason for event in bench.events_of(JobReleased)}
 
     virtually(scenario)
 
 
-def test_where_a_fifth_is_poisoned_the_rest_goes_singly(virtually: Virtually) -> None:
+def test_with_a_fifth_poisoned_the_rest_runs_singly(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         embedding = Embedding(lambda number: number % 5 == 2)
         jobs = await run(bench, embedding)
@@ -100,7 +104,7 @@ def test_where_a_fifth_is_poisoned_the_rest_goes_singly(virtually: Virtually) ->
     virtually(scenario)
 
 
-def test_all_poisoned_all_fail_of_their_own_error(virtually: Virtually) -> None:
+def test_if_all_items_are_poisoned_each_fails_with_its_error(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         embedding = Embedding(lambda number: True)
         jobs = await run(bench, embedding, count=30)
@@ -110,7 +114,7 @@ def test_all_poisoned_all_fail_of_their_own_error(virtually: Virtually) -> None:
     virtually(scenario)
 
 
-def test_singles_tries_each_alone(virtually: Virtually) -> None:
+def test_on_error_singles_tries_each_item_alone(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         embedding = Embedding(lambda number: number == 3)
         jobs = await run(bench, embedding, count=8, on_error="singles")
@@ -120,7 +124,7 @@ def test_singles_tries_each_alone(virtually: Virtually) -> None:
     virtually(scenario)
 
 
-def test_fail_charges_all_of_them_with_the_error(virtually: Virtually) -> None:
+def test_on_error_fail_charges_every_job(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         embedding = Embedding(lambda number: number == 3)
         policy = Retry(attempts=2, first=5, jitter=0.5)
@@ -133,7 +137,7 @@ def test_fail_charges_all_of_them_with_the_error(virtually: Virtually) -> None:
 
 
 def test_the_error_of_a_lone_job_goes_through_the_retry_policy(virtually: Virtually) -> None:
-    """And it stays alone: its next attempts poison nobody."""
+    """It stays alone: its next attempts share no call with other jobs."""
 
     async def scenario(bench: Bench) -> None:
         embedding = Embedding(lambda number: number == 3)
@@ -147,7 +151,7 @@ def test_the_error_of_a_lone_job_goes_through_the_retry_policy(virtually: Virtua
 
 
 def test_a_result_of_the_wrong_length_is_an_error_of_the_call(virtually: Virtually) -> None:
-    """An item that is left out is found as one that raises: nobody else gets another's result."""
+    """A missing item is found like one that raises; no job gets the result of another."""
 
     async def scenario(bench: Bench) -> None:
         calls: list[int] = []
@@ -170,7 +174,7 @@ def test_a_result_of_the_wrong_length_is_an_error_of_the_call(virtually: Virtual
 
 
 @pytest.mark.parametrize("answer", [None, 7, "ab", {"a": 1, "b": 2}, {1, 2}])
-def test_what_is_no_list_is_an_error(virtually: Virtually, answer: Any) -> None:
+def test_a_result_that_is_no_list_is_an_error(virtually: Virtually, answer: Any) -> None:
     async def scenario(bench: Bench) -> None:
         async def embed(numbers: list[int]) -> list[Any]:
             found: Any = answer
@@ -188,7 +192,7 @@ def test_what_is_no_list_is_an_error(virtually: Virtually, answer: Any) -> None:
     virtually(scenario)
 
 
-def test_i16_a_429_midway_divides_nobody_and_spends_no_attempt(virtually: Virtually) -> None:
+def test_i16_a_429_splits_no_batch_and_costs_no_attempt(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         calls: list[tuple[float, int]] = []
         refusals = {2: Refused(429, {"retry-after": "30"}), 4: Refused(401), 5: Refused(503)}
@@ -230,7 +234,7 @@ def test_i16_a_429_midway_divides_nobody_and_spends_no_attempt(virtually: Virtua
     ],
     ids=str,
 )
-def test_what_concerns_all_is_retried_as_a_whole(virtually: Virtually, error: Exception) -> None:
+def test_an_account_wide_error_retries_the_whole_batch(virtually: Virtually, error: Exception) -> None:
     async def scenario(bench: Bench) -> None:
         calls: list[list[int]] = []
 
@@ -244,17 +248,17 @@ def test_what_concerns_all_is_retried_as_a_whole(virtually: Virtually, error: Ex
         running = bench.start(worker)
         await bench.ended(*ids)
         assert calls == [[1, 2, 3]] * 2
-        assert not bench.told(BatchSplit)
+        assert not bench.events_of(BatchSplit)
         worker.stop()
         await running
 
     virtually(scenario)
 
 
-def test_which_errors_concern_all() -> None:
+def test_which_errors_are_account_wide() -> None:
     wrapped = RuntimeError("the client gave up")
     wrapped.__cause__ = ConnectionRefusedError("nobody there")
-    assert concerns_all(wrapped)
+    assert is_account_wide(wrapped)
     for error in (
         ValueError("bad text"),
         KeyError("id"),
@@ -263,10 +267,10 @@ def test_which_errors_concern_all() -> None:
         Refused(422),
         OSError(2, "no"),
     ):
-        assert not concerns_all(error)
+        assert not is_account_wide(error)
 
 
-def test_a_call_that_is_too_large_for_its_provider_is_divided(virtually: Virtually) -> None:
+def test_a_batch_that_is_too_large_for_its_provider_is_split(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         calls: list[int] = []
         pool = await bench.pool("api", Limit.requests(100, per="minute"))
@@ -299,7 +303,7 @@ def test_a_call_that_is_too_large_for_its_provider_is_divided(virtually: Virtual
         (GiveUp("never"), State.FAILED, 1),
     ],
 )
-def test_what_a_handler_asks_for_by_name_holds_for_all(
+def test_an_exit_that_the_handler_raises_applies_to_all_jobs(
     virtually: Virtually, error: Exception, state: State, attempts: int
 ) -> None:
     async def scenario(bench: Bench) -> None:
@@ -319,8 +323,8 @@ def test_what_a_handler_asks_for_by_name_holds_for_all(
     virtually(scenario)
 
 
-def claimed(part: str = "", claim: int = 1) -> Claimed:
-    return Claimed(
+def claimed(part: str = "", claim: int = 1) -> ClaimedJob:
+    return ClaimedJob(
         id="j",
         queue="q",
         task="t",
@@ -341,8 +345,8 @@ def claimed(part: str = "", claim: int = 1) -> Claimed:
 
 
 def calls_for(bad: set[int], count: int, rule: OnError = "bisect", *, depth: bool = False) -> list[list[int]]:
-    """What a store and a worker make of it, one call after the other, in either order."""
-    splits = Splits()
+    """Returns the calls that a store and a worker make, one after the other, in either order."""
+    splits = BatchSplitter()
     waiting = [("", list(range(count)))]
     calls: list[list[int]] = []
     named: set[str] = set()
@@ -351,15 +355,15 @@ def calls_for(bad: set[int], count: int, rule: OnError = "bisect", *, depth: boo
         calls.append(numbers)
         lead = claimed(part, claim=len(calls))
         if not bad & {*numbers}:
-            splits.went_well(lead, len(numbers))
+            splits.note_success(lead, len(numbers))
             continue
         error = Error("Poisoned", "")
         outcomes = splits.outcomes(
-            lead, [lead] * len(numbers), Verdict([Fail(error)] * len(numbers), error), rule
+            lead, [lead] * len(numbers), BatchOutcome([FinalFailure(error)] * len(numbers), error), rule
         )
         parts: dict[str, list[int]] = {}
         for number, outcome in zip(numbers, outcomes, strict=True):
-            if isinstance(outcome, Split):
+            if isinstance(outcome, SmallerBatch):
                 parts.setdefault(outcome.part, []).append(number)
             else:
                 assert numbers == [number]
@@ -375,7 +379,7 @@ def test_one_poisoned_item_anywhere_is_found_with_sixteen_calls(*, depth: bool) 
 
 
 @given(st.integers(1, 150), st.booleans(), st.data())
-def test_dividing_ends_and_every_item_is_tried(count: int, depth: bool, data: st.DataObject) -> None:
+def test_splitting_ends_and_every_item_is_tried(count: int, depth: bool, data: st.DataObject) -> None:
     bad = data.draw(st.sets(st.integers(0, count - 1)))
     calls = calls_for(bad, count, depth=depth)
     assert {number for call in calls for number in call} == {*range(count)}
@@ -386,14 +390,14 @@ def test_dividing_ends_and_every_item_is_tried(count: int, depth: bool, data: st
 
 
 @pytest.mark.parametrize(("share", "most"), [(5, 60), (10, 95), (20, 125), (50, 135), (100, 135)])
-def test_where_many_are_bad_halving_is_given_up_in_time(share: int, most: int) -> None:
+def test_with_many_bad_items_halving_stops_in_time(share: int, most: int) -> None:
     bad = {number for number in range(100) if (number * 37) % 100 < share}
     assert len(calls_for(bad, 100)) <= most
     assert len(calls_for(bad, 100, depth=True)) <= most
 
 
-def test_what_is_remembered_of_divided_batches_is_bounded() -> None:
-    splits = Splits()
-    for number in range(REMEMBERED + 50):
-        splits.went_well(claimed(f"origin{number}/x.0"), 1)
-    assert len(splits._seen) == REMEMBERED
+def test_the_history_of_split_batches_is_bounded() -> None:
+    splits = BatchSplitter()
+    for number in range(MAX_REMEMBERED_BATCHES + 50):
+        splits.note_success(claimed(f"origin{number}/x.0"), 1)
+    assert len(splits._seen) == MAX_REMEMBERED_BATCHES

@@ -1,4 +1,4 @@
-"""I20: told to stop, a worker claims nothing more, finishes what it can, and hands back the rest."""
+"""I20: a stopped worker claims nothing more, finishes what it can, and releases the rest."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ import pytest
 
 from tests.worker.bench import Bench, Unreliable, Virtually
 from tidemill.clock import SystemClock, SystemEntropy
-from tidemill.core.claims import ClaimRequest, Settled, Settlement
-from tidemill.core.job import Group, NewJob
+from tidemill.core.claims import ClaimRequest, Settlement, SettleResult
+from tidemill.core.jobs import JobGroup, NewJob
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.stores.memory import MemoryStore
-from tidemill.tasks.definition import define
-from tidemill.testing.virtual import VirtualClock, run_virtual
+from tidemill.tasks.definition import make_task_definition
+from tidemill.testing.clocks import VirtualClock
+from tidemill.testing.virtual_loop import run_virtual
 from tidemill.worker import Worker, WorkerOptions
-from tidemill.worker.drain import INSIST_AFTER, StopRequests, on_signals
+from tidemill.worker.drain import SECOND_SIGNAL_SECONDS, StopRequests, stop_on_signals
 
 
 async def _sleeps(seconds: float) -> None:
@@ -62,7 +63,7 @@ def test_i20_a_drained_worker_ends_as_soon_as_it_is_done(virtually: Virtually) -
     virtually(scenario)
 
 
-def test_hurrying_hands_back_at_once(virtually: Virtually) -> None:
+def test_a_forced_stop_releases_everything_at_once(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         bench.task(_sleeps)
         job = await bench.enqueue("_sleeps", b'{"seconds":500}')
@@ -79,7 +80,7 @@ def test_hurrying_hands_back_at_once(virtually: Virtually) -> None:
     virtually(scenario)
 
 
-def test_an_attempt_that_ignores_the_drain_is_handed_back_anyway(virtually: Virtually) -> None:
+def test_an_attempt_that_ignores_the_drain_is_released_anyway(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         over = asyncio.Event()
 
@@ -104,7 +105,7 @@ def test_an_attempt_that_ignores_the_drain_is_handed_back_anyway(virtually: Virt
     virtually(scenario)
 
 
-def test_i20_a_claim_under_way_when_told_to_stop_is_handed_back_unrun(virtually: Virtually) -> None:
+def test_i20_a_claim_under_way_at_the_stop_is_released_unrun(virtually: Virtually) -> None:
     ran: list[int] = []
 
     async def scenario(bench: Bench) -> None:
@@ -126,7 +127,7 @@ def test_i20_a_claim_under_way_when_told_to_stop_is_handed_back_unrun(virtually:
     virtually(scenario)
 
 
-def test_a_worker_told_to_stop_before_it_runs_claims_nothing(virtually: Virtually) -> None:
+def test_a_worker_stopped_before_it_runs_claims_nothing(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         await bench.enqueue("noop")
         worker = bench.worker()
@@ -150,35 +151,35 @@ def test_a_stopped_worker_lets_another_lead_at_once(virtually: Virtually) -> Non
     virtually(scenario)
 
 
-async def test_both_signals_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemill.worker.drain.INSIST_AFTER", 0.0)
-    heard: asyncio.Queue[str] = asyncio.Queue()
-    with on_signals(lambda: heard.put_nowait("stop"), lambda: heard.put_nowait("hurry")):
+async def test_both_signals_stop_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidemill.worker.drain.SECOND_SIGNAL_SECONDS", 0.0)
+    stops: asyncio.Queue[str] = asyncio.Queue()
+    with stop_on_signals(lambda: stops.put_nowait("stop"), lambda: stops.put_nowait("hurry")):
         os.kill(os.getpid(), signal.SIGTERM)
-        assert await heard.get() == "stop"
+        assert await stops.get() == "stop"
         os.kill(os.getpid(), signal.SIGINT)
-        assert await heard.get() == "hurry"
+        assert await stops.get() == "hurry"
 
 
-def test_i20_a_signal_that_reaches_a_worker_twice_at_once_does_not_hurry_it(virtually: Virtually) -> None:
-    """From the process group and from the supervisor."""
+def test_i20_a_signal_that_arrives_twice_at_once_does_not_force_the_stop(virtually: Virtually) -> None:
+    """One from the process group and one from the supervisor."""
     heard: list[str] = []
 
     async def scenario(bench: Bench) -> None:
         requests = StopRequests(lambda: heard.append("stop"), lambda: heard.append("hurry"))
         requests.received()
         requests.received()
-        await asyncio.sleep(INSIST_AFTER / 2)
+        await asyncio.sleep(SECOND_SIGNAL_SECONDS / 2)
         requests.received()
         assert heard == ["stop"]
-        await asyncio.sleep(INSIST_AFTER)
+        await asyncio.sleep(SECOND_SIGNAL_SECONDS)
         requests.received()
         assert heard == ["stop", "hurry"]
 
     virtually(scenario)
 
 
-def test_a_worker_cancelled_from_outside_hands_everything_back(virtually: Virtually) -> None:
+def test_a_cancelled_worker_releases_everything(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         bench.task(_sleeps)
         jobs = [await bench.enqueue("_sleeps", b'{"seconds":500}') for _ in range(3)]
@@ -211,7 +212,7 @@ def test_a_store_that_is_down_cannot_keep_a_worker_from_stopping(virtually: Virt
     virtually(scenario)
 
 
-def test_a_drain_goes_on_after_an_outage_within_its_time(virtually: Virtually) -> None:
+def test_a_drain_continues_after_an_outage_within_its_time(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         bench.task(_sleeps)
         job = await bench.enqueue("_sleeps", b'{"seconds":3}')
@@ -230,7 +231,7 @@ def test_a_drain_goes_on_after_an_outage_within_its_time(virtually: Virtually) -
 
 
 def test_i20_a_loop_that_ends_under_its_worker_charges_nothing() -> None:
-    """For real: `asyncio.run` cancels every task there is, the handlers' too, in one go."""
+    """In real time: `asyncio.run` cancels every task at once, the handlers' too."""
     store = MemoryStore()
 
     async def main() -> None:
@@ -241,10 +242,10 @@ def test_i20_a_loop_that_ends_under_its_worker_charges_nothing() -> None:
             await asyncio.sleep(600)
 
         await store.open()
-        await store.insert([Group("default", (NewJob(id="a", task="long", payload=b"{}"),))])
+        await store.insert([JobGroup("default", (NewJob(id="a", task="long", payload=b"{}"),))])
         worker = Worker(
             store,
-            {"long": define(long, name="long", retry=Retry(attempts=1))},
+            {"long": make_task_definition(long, name="long", retry=Retry(attempts=1))},
             options=WorkerOptions(),
             clock=SystemClock(),
             entropy=SystemEntropy(),
@@ -260,18 +261,20 @@ def test_i20_a_loop_that_ends_under_its_worker_charges_nothing() -> None:
 
 
 class Hangs(MemoryStore):
-    """Answers nothing that a worker says when it leaves. `left` is set by its last settlement."""
+    """A store that answers nothing while the worker shuts down. `left` is set by its last settlement."""
 
     def __init__(self) -> None:
         super().__init__()
         self.left = asyncio.Event()
 
-    def another(self) -> Hangs:
+    def new_handle(self) -> Hangs:
         return self
 
     async def close(self) -> None: ...
 
-    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
+    async def settle(
+        self, settlements: Sequence[Settlement], request: ClaimRequest | None = None
+    ) -> SettleResult:
         if request is None:
             self.left.set()
             await asyncio.Event().wait()
@@ -281,7 +284,7 @@ class Hangs(MemoryStore):
         await asyncio.Event().wait()
 
 
-def test_a_store_that_hangs_cannot_keep_a_worker_from_leaving() -> None:
+def test_a_hanging_store_cannot_keep_a_worker_from_ending() -> None:
     async def main() -> None:
         clock = VirtualClock()
         bench = Bench(Hangs(), clock)
@@ -296,15 +299,15 @@ def test_a_store_that_hangs_cannot_keep_a_worker_from_leaving() -> None:
 
 
 async def test_a_worker_cancelled_twice_leaves_no_heartbeat_behind() -> None:
-    """A heartbeat that went on would keep its jobs from everybody."""
+    """A heartbeat that continued would keep its jobs from all other workers."""
     store, began = Hangs(), asyncio.Event()
 
     async def long() -> None:
         began.set()
         await asyncio.sleep(600)
 
-    await store.insert([Group("default", (NewJob(id="a", task="long", payload=b"{}"),))])
-    tasks = {"long": define(long, name="long")}
+    await store.insert([JobGroup("default", (NewJob(id="a", task="long", payload=b"{}"),))])
+    tasks = {"long": make_task_definition(long, name="long")}
     worker = Worker(store, tasks, options=WorkerOptions(), clock=SystemClock(), entropy=SystemEntropy())
     threads = set(threading.enumerate())
     running = asyncio.create_task(worker.run())

@@ -1,4 +1,4 @@
-"""What becomes of an attempt, seen in the store."""
+"""The outcomes of attempts, read from the store."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from typing import Any
 
 from tests.worker.bench import NO_POOLS, Bench, Virtually
 from tidemill.clock import SystemClock
-from tidemill.core.claims import Claimed
+from tidemill.core.claims import ClaimedJob
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.errors import GiveUp, InvalidPayload, RetryAfter, SnoozeFor
 from tidemill.tasks.context import Context
-from tidemill.tasks.definition import define
-from tidemill.telemetry.signals import Signals
-from tidemill.testing.manual import SeededEntropy
-from tidemill.worker.attempt import Attempt, Stop
-from tidemill.worker.emitter import Emitter
+from tidemill.tasks.definition import make_task_definition
+from tidemill.telemetry.listeners import Signals
+from tidemill.testing.clocks import SeededEntropy
+from tidemill.worker.attempt import Attempt, CancelReason
+from tidemill.worker.event_emitter import EventEmitter
 from tidemill.worker.executor import Executor
-from tidemill.worker.hands import Hands
-from tidemill.worker.runners.threads import Threads
-from tidemill.worker.stats import Stats
+from tidemill.worker.handler_threads import HandlerThreads
+from tidemill.worker.in_flight import InFlight, Slots
+from tidemill.worker.metrics import WorkerStats
+from tidemill.worker.outbox import DispatchSignal, Outbox, ReportBuffer
 
 
-def test_a_job_is_done_and_its_result_kept(virtually: Virtually) -> None:
+def test_a_job_is_done_and_its_result_is_stored(virtually: Virtually) -> None:
     async def double(number: int) -> int:
         return number * 2
 
@@ -40,7 +41,7 @@ def test_a_job_is_done_and_its_result_kept(virtually: Virtually) -> None:
     virtually(scenario)
 
 
-def test_a_failing_job_is_retried_and_then_kept_as_failed(virtually: Virtually) -> None:
+def test_a_failing_job_is_retried_and_then_fails(virtually: Virtually) -> None:
     async def broken() -> None:
         raise ValueError("always")
 
@@ -59,7 +60,7 @@ def test_a_failing_job_is_retried_and_then_kept_as_failed(virtually: Virtually) 
     virtually(scenario)
 
 
-def test_steering_exceptions_do_what_they_say(virtually: Virtually) -> None:
+def test_snooze_retry_and_give_up_exceptions_decide_the_outcome(virtually: Virtually) -> None:
     async def snoozes() -> None:
         raise SnoozeFor(30)
 
@@ -105,7 +106,7 @@ def test_a_handler_that_sends_a_bad_payload_itself_is_retried(virtually: Virtual
     virtually(scenario)
 
 
-def test_a_result_that_is_no_data_fails_the_job(virtually: Virtually) -> None:
+def test_a_result_that_cannot_be_encoded_fails_the_job(virtually: Virtually) -> None:
     async def odd() -> Any:
         return object()
 
@@ -118,7 +119,7 @@ def test_a_result_that_is_no_data_fails_the_job(virtually: Virtually) -> None:
     virtually(scenario)
 
 
-def test_an_unknown_task_is_handed_back_uncharged(virtually: Virtually) -> None:
+def test_an_unknown_task_is_released_uncharged(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         job = await bench.enqueue("elsewhere")
         worker = await bench.run_until_idle()
@@ -144,7 +145,7 @@ def test_sys_exit_in_a_handler_fails_the_job_only(virtually: Virtually) -> None:
 
 
 class Panic(BaseException):
-    """What an extension written in Rust raises when it panics is no Exception."""
+    """Raised by an extension written in Rust when it panics; it is no Exception."""
 
 
 def test_a_panic_in_a_handler_fails_the_job_and_gives_the_slot_back(virtually: Virtually) -> None:
@@ -171,7 +172,7 @@ def test_a_panic_in_a_handler_fails_the_job_and_gives_the_slot_back(virtually: V
     virtually(scenario)
 
 
-def test_a_cancellation_of_the_handlers_own_making_is_its_failure(virtually: Virtually) -> None:
+def test_a_cancellation_raised_by_the_handler_is_its_failure(virtually: Virtually) -> None:
     async def cancels() -> None:
         raise asyncio.CancelledError
 
@@ -217,7 +218,7 @@ def test_context_lifespan_and_middleware_surround_the_handler(virtually: Virtual
     virtually(scenario)
 
 
-def test_never_more_run_at_once_than_the_concurrency(virtually: Virtually) -> None:
+def test_never_more_attempts_run_than_the_concurrency(virtually: Virtually) -> None:
     running, most = 0, 0
 
     async def busy() -> None:
@@ -238,34 +239,33 @@ def test_never_more_run_at_once_than_the_concurrency(virtually: Virtually) -> No
 
 
 async def test_an_attempt_stopped_before_its_first_step_gives_its_slot_back() -> None:
-    """asyncio never enters a coroutine whose task is cancelled that early, so nothing would free it."""
+    """asyncio never enters a coroutine whose task is cancelled that early, so nothing would free the slot."""
     ran: list[int] = []
 
     async def note() -> None:
         ran.append(1)
 
-    hands, stats, room = Hands(), Stats(), asyncio.Event()
+    in_flight, slots, signal, stats = InFlight(), Slots(1), DispatchSignal(), WorkerStats()
     executor = Executor(
-        hands,
+        in_flight,
         stats,
-        Emitter(Signals(), "w", SystemClock(), 0.0),
-        concurrency=1,
+        EventEmitter(Signals(), "w", SystemClock(), 0.0),
+        slots=slots,
+        outbox=Outbox(ReportBuffer(), signal),
+        signal=signal,
         entropy=SeededEntropy(1),
-        threads=Threads(1),
+        threads=HandlerThreads(1),
         isolated=None,
         middleware=(),
         state=None,
-        on_outcome=lambda attempt: None,
-        on_room=room.set,
     )
-    job = Claimed("a", "default", "note", b"{}", 1, 2, 1, 5, "", 0, 0, None, None, 0.0, 0.0, "")
-    attempt = Attempt(job, define(note, name="note"), lambda: None, lambda: 0.0, NO_POOLS)
-    hands.held["a"] = attempt
-    hands.ahead.append(attempt)
-    executor.fill()
-    executor.stop(attempt, Stop.LOST)
+    job = ClaimedJob("a", "default", "note", b"{}", 1, 2, 1, 5, "", 0, 0, None, None, 0.0, 0.0, "")
+    attempt = Attempt(job, make_task_definition(note, name="note"), lambda: None, lambda: 0.0, NO_POOLS)
+    in_flight.held["a"] = attempt
+    executor.submit([attempt])
+    executor.stop(attempt, CancelReason.LOST)
     async with asyncio.timeout(5):
-        await room.wait()
+        await signal.wait()
         await asyncio.sleep(0)
-    assert (ran, hands.running, stats.lost) == ([], 0, 1)
+    assert (ran, slots.running, stats.lost) == ([], 0, 1)
     executor.close()

@@ -1,4 +1,4 @@
-"""Leases are renewed, lost ones are noticed, and news gets through."""
+"""The heartbeat renews leases, notices lost claims, and sends reports."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import threading
 
 from tests.worker.bench import NO_POOLS, Bench, Virtually
 from tidemill.clock import SystemClock, SystemEntropy
-from tidemill.contract.jobs import Extended
-from tidemill.contract.reader import LOG_LINES
-from tidemill.core.changes import Cancel
-from tidemill.core.claims import Claimed, Heartbeat
+from tidemill.contract.jobs import ExtendResult
+from tidemill.contract.reader import LOG_LINES_PER_ATTEMPT
+from tidemill.core.claims import ClaimedJob, Heartbeat
 from tidemill.core.filters import Filter
-from tidemill.core.job import Group, NewJob
-from tidemill.core.outcomes import Release
+from tidemill.core.jobs import JobGroup, NewJob
+from tidemill.core.operator_changes import CancelJobs
+from tidemill.core.outcomes import JobRelease
 from tidemill.core.states import State
 from tidemill.errors import StoreUnavailable
 from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.context import Context
-from tidemill.tasks.definition import define
-from tidemill.testing.virtual import VirtualClock
+from tidemill.tasks.definition import make_task_definition
+from tidemill.testing.clocks import VirtualClock
 from tidemill.worker import Worker, WorkerOptions
-from tidemill.worker.attempt import Attempt, Stop
-from tidemill.worker.heartbeat import held_as
+from tidemill.worker.attempt import Attempt, CancelReason
+from tidemill.worker.heartbeat import make_held_job
 
 
 def test_i7_a_long_job_keeps_its_lease(virtually: Virtually) -> None:
@@ -54,7 +54,7 @@ def test_i19_a_cancelled_job_is_stopped_at_once(virtually: Virtually) -> None:
         worker = bench.worker()
         running = bench.start(worker)
         await asyncio.sleep(20.5)
-        await bench.store.amend(Filter(ids=(job,)), Cancel())
+        await bench.store.amend(Filter(ids=(job,)), CancelJobs())
         await asyncio.sleep(0.01)
         assert [(round(at, 1), cancelled) for at, cancelled in stopped] == [(20.5, True)]
         assert ((await bench.job(job)).state, worker.stats.lost) == (State.CANCELLED, 1)
@@ -89,7 +89,7 @@ def test_progress_is_seen_within_half_a_second(virtually: Virtually) -> None:
     virtually(scenario)
 
 
-def test_the_last_words_of_a_short_job_are_kept(virtually: Virtually) -> None:
+def test_the_last_log_lines_of_a_short_job_are_stored(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         async def talks(ctx: Context) -> None:
             ctx.log("first")
@@ -107,19 +107,19 @@ def test_the_last_words_of_a_short_job_are_kept(virtually: Virtually) -> None:
 
 
 class Deaf(MemoryStore):
-    """A store that stops hearing heartbeats."""
+    """A store that stops receiving heartbeats."""
 
     def __init__(self, store: MemoryStore) -> None:
-        self.__dict__.update(store.another().__dict__)
+        self.__dict__.update(store.new_handle().__dict__)
         self.deaf = False
 
-    async def extend(self, heartbeat: Heartbeat) -> Extended:
+    async def extend(self, heartbeat: Heartbeat) -> ExtendResult:
         if self.deaf:
             raise StoreUnavailable("not heard")
         return await super().extend(heartbeat)
 
 
-def test_news_waits_for_a_beat_that_gets_through(virtually: Virtually) -> None:
+def test_reports_wait_for_a_heartbeat_that_succeeds(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         async def talks(ctx: Context) -> None:
             ctx.log("said while nobody heard")
@@ -176,8 +176,8 @@ def test_i6_a_lost_lease_stops_the_attempt_and_its_outcome_is_dropped(virtually:
     virtually(scenario)
 
 
-def test_a_line_is_dated_when_it_was_said_not_when_it_was_sent(virtually: Virtually) -> None:
-    """Whatever the worker's clock says: the store's is the only one."""
+def test_a_log_line_has_the_time_when_it_was_logged(virtually: Virtually) -> None:
+    """Even if the worker's clock is wrong: only the store's clock counts."""
 
     async def talks(ctx: Context) -> None:
         ctx.log("one")
@@ -197,8 +197,8 @@ def test_a_line_is_dated_when_it_was_said_not_when_it_was_sent(virtually: Virtua
         assert await bench.store.logs(job) == []
         store.deaf = False
         await asyncio.sleep(15)
-        said = [(line.line, round(line.at - began, 3)) for line in await bench.store.logs(job)]
-        assert said == [("one", 0.0), ("two", 0.3)]
+        logged = [(line.line, round(line.at - began, 3)) for line in await bench.store.logs(job)]
+        assert logged == [("one", 0.0), ("two", 0.3)]
         worker.stop_now()
         await running
 
@@ -206,32 +206,32 @@ def test_a_line_is_dated_when_it_was_said_not_when_it_was_sent(virtually: Virtua
 
 
 def test_i21_a_job_that_outran_its_timeout_is_listed_but_not_renewed() -> None:
-    """Seen when the worker's loop is blocked: nobody there could cancel or settle the attempt."""
-    job = Claimed("a", "default", "t", b"{}", 1, 2, 1, 5, "", 0, 0, None, None, 0.0, 0.0, "")
+    """Seen while the worker's loop is blocked: nothing there could cancel or settle the attempt."""
+    job = ClaimedJob("a", "default", "t", b"{}", 1, 2, 1, 5, "", 0, 0, None, None, 0.0, 0.0, "")
     attempt = Attempt(job, None, lambda: None, lambda: 0.0, NO_POOLS)
-    assert held_as(attempt, now=1e9).renew, "claimed ahead: no timeout runs yet"
+    assert make_held_job(attempt, now=1e9).renew, "claimed ahead: no timeout runs yet"
     attempt.deadline = 100.0
-    assert held_as(attempt, now=104.9).renew
-    assert not held_as(attempt, now=105.1).renew
-    attempt.stop, attempt.deadline = Stop.TIMEOUT, 105.0
-    assert held_as(attempt, now=104.9).renew
-    assert not held_as(attempt, now=105.1).renew
-    attempt.outcome = Release()
-    assert held_as(attempt, now=1e9).renew, "its outcome is on the way"
+    assert make_held_job(attempt, now=104.9).renew
+    assert not make_held_job(attempt, now=105.1).renew
+    attempt.stop, attempt.deadline = CancelReason.TIMEOUT, 105.0
+    assert make_held_job(attempt, now=104.9).renew
+    assert not make_held_job(attempt, now=105.1).renew
+    attempt.outcome = JobRelease()
+    assert make_held_job(attempt, now=1e9).renew, "its outcome is on the way"
 
 
 async def test_i7_a_blocked_loop_does_not_cost_the_lease() -> None:
-    """For real: the heartbeat's thread renews while a handler blocks the loop for three leases."""
+    """In real time: the heartbeat's thread renews while a handler blocks the loop for three leases."""
     store = await MemoryStore().open()
     beaten = threading.Semaphore(0)
 
     class Heard(MemoryStore):
-        def another(self) -> Heard:
+        def new_handle(self) -> Heard:
             return self
 
         async def close(self) -> None: ...
 
-        async def extend(self, heartbeat: Heartbeat) -> Extended:
+        async def extend(self, heartbeat: Heartbeat) -> ExtendResult:
             extended = await super().extend(heartbeat)
             if heartbeat.held:
                 beaten.release()
@@ -243,10 +243,10 @@ async def test_i7_a_blocked_loop_does_not_cost_the_lease() -> None:
 
     heard = Heard()
     heard.__dict__.update(store.__dict__)
-    await store.insert([Group("default", (NewJob(id="1", task="blocks", payload=b"{}"),))])
+    await store.insert([JobGroup("default", (NewJob(id="1", task="blocks", payload=b"{}"),))])
     worker = Worker(
         heard,
-        {"blocks": define(blocks, name="blocks")},
+        {"blocks": make_task_definition(blocks, name="blocks")},
         options=WorkerOptions(lease=0.3, until_idle=True),
         clock=SystemClock(),
         entropy=SystemEntropy(),
@@ -257,18 +257,18 @@ async def test_i7_a_blocked_loop_does_not_cost_the_lease() -> None:
     assert (job.state, job.crashes) == (State.DONE, 0)
 
 
-async def test_a_heartbeat_that_breaks_is_started_again_and_holds_no_outcome_up() -> None:
-    """For real, in its thread: one beat dies of a bug in the store, the next one gets through."""
+async def test_a_crashed_heartbeat_is_restarted_and_delays_no_outcome() -> None:
+    """In a real thread: one heartbeat fails with a bug in the store, the next one succeeds."""
     store = await MemoryStore().open()
     broken = threading.Event()
 
     class Breaks(MemoryStore):
-        def another(self) -> Breaks:
+        def new_handle(self) -> Breaks:
             return self
 
         async def close(self) -> None: ...
 
-        async def extend(self, heartbeat: Heartbeat) -> Extended:
+        async def extend(self, heartbeat: Heartbeat) -> ExtendResult:
             if heartbeat.held and not broken.is_set():
                 broken.set()
                 raise RuntimeError("a bug")
@@ -280,10 +280,10 @@ async def test_a_heartbeat_that_breaks_is_started_again_and_holds_no_outcome_up(
     breaks = Breaks()
     breaks.__dict__.update(store.__dict__)
     new = tuple(NewJob(id=str(number), task="talks", payload=b"{}") for number in range(3))
-    await store.insert([Group("default", new)])
+    await store.insert([JobGroup("default", new)])
     worker = Worker(
         breaks,
-        {"talks": define(talks, name="talks")},
+        {"talks": make_task_definition(talks, name="talks")},
         options=WorkerOptions(until_idle=True, concurrency=1),
         clock=SystemClock(),
         entropy=SystemEntropy(),
@@ -294,7 +294,7 @@ async def test_a_heartbeat_that_breaks_is_started_again_and_holds_no_outcome_up(
     assert worker.stats.done == 3
 
 
-def test_i7_a_beat_that_failed_is_repeated_within_a_second(virtually: Virtually) -> None:
+def test_i7_a_failed_heartbeat_is_repeated_within_a_second(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         store = Deaf(bench.store)
         worker = bench.worker(store=store, lease=30)
@@ -314,11 +314,11 @@ def test_i7_a_beat_that_failed_is_repeated_within_a_second(virtually: Virtually)
     virtually(scenario)
 
 
-def test_what_a_talkative_job_says_in_an_outage_is_bounded(virtually: Virtually) -> None:
+def test_log_lines_during_an_outage_are_bounded(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         async def talks(ctx: Context) -> None:
             for number in range(20):
-                for line in range(LOG_LINES // 2):
+                for line in range(LOG_LINES_PER_ATTEMPT // 2):
                     ctx.log(f"{number}-{line}")
                 await asyncio.sleep(1)
             await asyncio.sleep(60)
@@ -329,7 +329,7 @@ def test_what_a_talkative_job_says_in_an_outage_is_bounded(virtually: Virtually)
         sent: list[int] = []
         extend = store.extend
 
-        async def watched(heartbeat: Heartbeat) -> Extended:
+        async def watched(heartbeat: Heartbeat) -> ExtendResult:
             sent.extend(len(held.log) for held in heartbeat.held)
             return await extend(heartbeat)
 
@@ -340,8 +340,8 @@ def test_what_a_talkative_job_says_in_an_outage_is_bounded(virtually: Virtually)
         await asyncio.sleep(30)
         store.deaf = False
         await asyncio.sleep(2)
-        assert max(sent) == LOG_LINES
-        assert (await bench.store.logs(job))[-1].line == f"19-{LOG_LINES // 2 - 1}"
+        assert max(sent) == LOG_LINES_PER_ATTEMPT
+        assert (await bench.store.logs(job))[-1].line == f"19-{LOG_LINES_PER_ATTEMPT // 2 - 1}"
         worker.stop_now()
         await running
 

@@ -1,4 +1,4 @@
-"""A worker whose lease is over starts no handler of that claim (I6, I7)."""
+"""A worker whose lease has ended starts no handler of that claim (I6, I7)."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 from tests.worker.bench import Bench, Unreliable, Virtually
-from tidemill.contract.jobs import Extended
+from tidemill.contract.jobs import ExtendResult
 from tidemill.core.claims import Heartbeat
-from tidemill.core.outcomes import Done
+from tidemill.core.outcomes import Success
 from tidemill.core.states import State
 from tidemill.errors import StoreUnavailable
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.telemetry.events import JobReleased, LeaseExpired
 from tidemill.worker.attempt import Attempt
-from tidemill.worker.runners.isolated import Result
+from tidemill.worker.isolation.runner import IsolatedResult
 
 
 class SlowStart:
-    """Needs so many seconds until a process is there; then the handler's end is known at once."""
+    """Takes some seconds to start a process; then the handler ends at once."""
 
-    surrounds = False
+    runs_middleware = False
     lifespan_problem = None
 
     def __init__(self, seconds: float) -> None:
@@ -36,22 +36,22 @@ class SlowStart:
         chance: float,
         started: Callable[[], None],
         middleware: int,
-    ) -> Result:
+    ) -> IsolatedResult:
         await asyncio.sleep(self._seconds)
         started()
         self.started += 1
-        return Done()
+        return Success()
 
     async def drain(self) -> None: ...
     def close(self) -> None: ...
 
 
 class Deaf(Unreliable):
-    """Heartbeats do not get through while `deaf`."""
+    """A store that receives no heartbeats while `deaf`."""
 
     deaf = False
 
-    async def extend(self, heartbeat: Heartbeat) -> Extended:
+    async def extend(self, heartbeat: Heartbeat) -> ExtendResult:
         if self.deaf:
             raise StoreUnavailable("no heartbeat")
         return await super().extend(heartbeat)
@@ -69,7 +69,7 @@ async def together(items: list[int]) -> list[Any]:
 def test_i7_no_handler_starts_after_its_lease(
     virtually: Virtually, seconds: float, is_deaf: bool, is_batch: bool
 ) -> None:
-    """Renewed leases last; the first one lasts 30 seconds from when its claim was sent."""
+    """Renewed leases last; the first one lasts 30 seconds from when the claim was sent."""
 
     async def scenario(bench: Bench) -> None:
         runner, store = SlowStart(seconds), Deaf(bench.store)
@@ -87,10 +87,10 @@ def test_i7_no_handler_starts_after_its_lease(
         assert runner.started == (not is_late)
         assert worker.stats.expired == is_late
         if is_late:
-            [told] = bench.told(LeaseExpired)
-            assert told.job == job
-            assert told.late == pytest.approx(1, abs=0.1)
-            assert [event.reason for event in bench.told(JobReleased)] == ["lease over"]
+            [expired] = bench.events_of(LeaseExpired)
+            assert expired.job == job
+            assert expired.late == pytest.approx(1, abs=0.1)
+            assert [event.reason for event in bench.events_of(JobReleased)] == ["lease over"]
             found = await bench.job(job)
             assert (found.attempts, found.crashes) == (0, 0)
             assert found.state in (State.READY, State.RUNNING)

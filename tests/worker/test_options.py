@@ -27,6 +27,6 @@ def test_a_bad_option_is_refused_by_name(options: dict[str, Any], problem: str) 
         WorkerOptions(**options)
 
 
-def test_the_heartbeat_is_a_third_of_the_lease_unless_told_otherwise() -> None:
+def test_the_heartbeat_is_a_third_of_the_lease_by_default() -> None:
     assert WorkerOptions(lease=12).beat_every == 4
     assert WorkerOptions(lease=12, heartbeat=1).beat_every == 1

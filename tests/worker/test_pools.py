@@ -1,4 +1,4 @@
-"""Jobs with pools in a worker's hands: never over, uncharged when refused, every unit accounted for."""
+"""Jobs with pools in a worker: never over the limit, uncharged when refused, every unit accounted for."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from tests.worker.bench import Bench, Unreliable, Virtually
-from tests.worker.provider import Provider, Refused
-from tidemill.core.changes import Cancel
+from tests.worker.fake_provider import Provider, Refused
 from tidemill.core.filters import Filter
 from tidemill.core.limits import Limit
+from tidemill.core.operator_changes import CancelJobs
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.errors import SnoozeFor
@@ -20,18 +20,18 @@ from tidemill.tasks.context import Context
 from tidemill.telemetry.events import (
     JobReleased,
     JobRetrying,
+    JobStartMissed,
     OutcomeRefused,
     PoolClosed,
     PoolOpened,
-    StartMissed,
 )
-from tidemill.testing.virtual import VirtualLoop
+from tidemill.testing.virtual_loop import VirtualLoop
 
 MINUTE = 60.0
 
 
 def test_i14_a_backlog_keeps_the_quota_full_and_never_passes_it(virtually: Virtually) -> None:
-    """Two workers share the pool: 35 jobs against ten a minute take three minutes and little more."""
+    """Two workers share the pool: 35 jobs at ten per minute take little more than three minutes."""
 
     async def scenario(bench: Bench) -> None:
         provider = Provider()
@@ -56,7 +56,7 @@ def test_i14_a_backlog_keeps_the_quota_full_and_never_passes_it(virtually: Virtu
     virtually(scenario)
 
 
-def test_what_was_not_used_comes_back_at_once(virtually: Virtually) -> None:
+def test_unused_units_come_back_at_once(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         provider = Provider()
         pool = await bench.pool("api", Limit.tokens(1000, per="minute"))
@@ -79,8 +79,8 @@ def test_what_was_not_used_comes_back_at_once(virtually: Virtually) -> None:
     virtually(scenario)
 
 
-def test_a_response_says_what_was_used_and_what_is_left(virtually: Virtually) -> None:
-    """The provider has seen calls of somebody else: its count is believed."""
+def test_a_response_reports_used_and_remaining_units(virtually: Virtually) -> None:
+    """The provider counted calls of other programs too; its count wins."""
     response = SimpleNamespace(
         status_code=200,
         headers={"x-ratelimit-limit-requests": "100", "x-ratelimit-remaining-requests": "3"},
@@ -124,10 +124,10 @@ def test_i16_a_refused_job_is_uncharged_and_not_tried_before_retry_after(virtual
         assert (done.state, done.attempts) == (State.DONE, 1)
         assert len(provider.arrivals) == 3
         assert 30 <= provider.arrivals[1] < 35
-        assert [event.reason for event in bench.told(JobReleased)] == ["refused"]
-        [closed] = bench.told(PoolClosed)
+        assert [event.reason for event in bench.events_of(JobReleased)] == ["refused"]
+        [closed] = bench.events_of(PoolClosed)
         assert (closed.pool, closed.key, closed.job, closed.reason) == ("api", None, job, "rate")
-        [opened] = bench.told(PoolOpened)
+        [opened] = bench.events_of(PoolOpened)
         assert (opened.pool, opened.ramp) == ("api", False)
         assert closed.until is not None
         assert 30 <= closed.until - opened.since <= 31
@@ -154,13 +154,13 @@ def test_a_call_that_is_too_large_fails_and_other_errors_are_retried(virtually: 
         failed = await bench.job(large)
         assert (failed.state, failed.reason) == (State.FAILED, "too large")
         assert (await bench.job(buggy)).attempts == 1
-        assert len(bench.told(JobRetrying)) == 1
-        assert not bench.told(PoolClosed)
+        assert len(bench.events_of(JobRetrying)) == 1
+        assert not bench.events_of(PoolClosed)
 
     virtually(scenario)
 
 
-def test_a_job_without_pools_is_retried_as_ever(virtually: Virtually) -> None:
+def test_a_job_without_pools_is_retried_as_usual(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         async def call(ctx: Context) -> None:
             ctx.used(tokens=700)
@@ -170,12 +170,12 @@ def test_a_job_without_pools_is_retried_as_ever(virtually: Virtually) -> None:
         job = await bench.enqueue("call")
         await bench.run_until_idle()
         assert (await bench.job(job)).attempts == 1
-        assert not bench.told(PoolClosed)
+        assert not bench.events_of(PoolClosed)
 
     virtually(scenario)
 
 
-def test_i14_a_killed_workers_units_count_anew(virtually: Virtually) -> None:
+def test_i14_the_units_of_a_killed_worker_count_again(virtually: Virtually) -> None:
     """It may have made its call at any time before it was found dead."""
 
     async def scenario(bench: Bench) -> None:
@@ -204,8 +204,8 @@ def test_i14_a_killed_workers_units_count_anew(virtually: Virtually) -> None:
 
 
 def test_i14_a_handler_that_would_start_too_late_is_not_started(virtually: Virtually) -> None:
-    """The claim's reply took longer than half of the pool's jitter, and the other half is for the way to the
-    provider: nothing was called, so nothing counts."""
+    """The claim's reply took longer than half of the pool's jitter; the other half is for the way to the
+    provider. Nothing was called, so nothing counts."""
 
     async def scenario(bench: Bench) -> None:
         provider = Provider()
@@ -218,9 +218,9 @@ def test_i14_a_handler_that_would_start_too_late_is_not_started(virtually: Virtu
         running = bench.start(worker)
         await asyncio.sleep(5)
         assert provider.arrivals == []
-        assert {event.reason for event in bench.told(JobReleased)} == {"too late"}
-        missed = bench.told(StartMissed)
-        assert len(missed) == len(bench.told(JobReleased))
+        assert {event.reason for event in bench.events_of(JobReleased)} == {"too late"}
+        missed = bench.events_of(JobStartMissed)
+        assert len(missed) == len(bench.events_of(JobReleased))
         assert all(event.late == pytest.approx(0.05) for event in missed)
         line.slow = 0.2
         await bench.ended(job)
@@ -233,8 +233,8 @@ def test_i14_a_handler_that_would_start_too_late_is_not_started(virtually: Virtu
     virtually(scenario)
 
 
-def test_a_wait_that_the_store_measured_makes_no_start_late(virtually: Virtually) -> None:
-    """The claim stood behind a lock for a second: its units were taken after that."""
+def test_a_wait_in_the_store_makes_no_start_late(virtually: Virtually) -> None:
+    """The claim waited behind a lock for a second; its units were reserved after that."""
 
     async def scenario(bench: Bench) -> None:
         provider = Provider()
@@ -246,7 +246,7 @@ def test_a_wait_that_the_store_measured_makes_no_start_late(virtually: Virtually
         worker = bench.worker(store=line)
         running = bench.start(worker)
         await bench.ended(*jobs)
-        assert (len(provider.arrivals), bench.told(StartMissed)) == (3, [])
+        assert (len(provider.arrivals), bench.events_of(JobStartMissed)) == (3, [])
         worker.stop()
         await running
 
@@ -254,7 +254,7 @@ def test_a_wait_that_the_store_measured_makes_no_start_late(virtually: Virtually
 
 
 def test_a_repeated_claim_is_as_old_as_the_first(virtually: Virtually) -> None:
-    """Its reply was lost: what the store waits the second time says nothing of when the units were taken."""
+    """Its reply was lost; the wait of the second request says nothing about when the units were reserved."""
 
     async def scenario(bench: Bench) -> None:
         provider = Provider()
@@ -266,7 +266,7 @@ def test_a_repeated_claim_is_as_old_as_the_first(virtually: Virtually) -> None:
         worker = bench.worker(store=line)
         running = bench.start(worker)
         await bench.ended(job)
-        assert len(bench.told(StartMissed)) == 1
+        assert len(bench.events_of(JobStartMissed)) == 1
         assert len(provider.arrivals) == 1
         worker.stop()
         await running
@@ -291,13 +291,13 @@ def test_i14_of_several_pools_the_strictest_says_when_a_handler_must_start(
         bench.start(bench.worker(store=line))
         await asyncio.sleep(5)
         assert provider.arrivals == []
-        assert {event.reason for event in bench.told(JobReleased)} == {"too late"}
+        assert {event.reason for event in bench.events_of(JobReleased)} == {"too late"}
 
     virtually(scenario)
 
 
 def test_after_an_outage_of_the_store_jobs_start_at_once(virtually: Virtually) -> None:
-    """The store took the units with the last of many requests, and says so."""
+    """The store reserved the units with the last of many requests, and reports it."""
 
     async def scenario(bench: Bench) -> None:
         provider = Provider()
@@ -312,7 +312,7 @@ def test_after_an_outage_of_the_store_jobs_start_at_once(virtually: Virtually) -
         line.down = False
         await asyncio.sleep(10)
         assert len(provider.arrivals) == 3
-        assert bench.told(JobReleased) == []
+        assert bench.events_of(JobReleased) == []
 
     virtually(scenario)
 
@@ -324,16 +324,16 @@ def test_i14_a_claim_whose_answers_were_lost_is_as_old_as_the_first_request(virt
         bench.task(_calls(provider), pool=pool)
         job = await bench.enqueue("call")
         line = Unreliable(bench.store)
-        line.lose = 4  # tried again after 0.05, 0.1, 0.2 and 0.4 s
+        line.lose = 4  # retried after 0.05, 0.1, 0.2 and 0.4 s
         bench.start(bench.worker(store=line))
         await bench.ended(job)
-        assert [event.reason for event in bench.told(JobReleased)] == ["too late"]
+        assert [event.reason for event in bench.events_of(JobReleased)] == ["too late"]
 
     virtually(scenario)
 
 
 def test_units_are_too_old_behind_slow_middleware_too(virtually: Virtually) -> None:
-    """Even one that keeps every exception to itself."""
+    """Even middleware that swallows every exception."""
 
     async def scenario(bench: Bench) -> None:
         provider = Provider()
@@ -352,7 +352,7 @@ def test_units_are_too_old_behind_slow_middleware_too(virtually: Virtually) -> N
         await bench.run_until_idle(middleware=(around,))
         assert (await bench.job(job)).state is State.DONE
         assert len(provider.arrivals) == 1
-        assert [event.reason for event in bench.told(JobReleased)] == ["too late"]
+        assert [event.reason for event in bench.events_of(JobReleased)] == ["too late"]
         assert await bench.used("api") == {"requests per minute": 1}
 
     virtually(scenario)
@@ -376,8 +376,8 @@ def test_jobs_with_pools_are_not_claimed_ahead_of_a_slot(virtually: Virtually) -
     virtually(scenario)
 
 
-def test_i6_what_a_cancelled_job_used_is_booked(virtually: Virtually) -> None:
-    """Its holder says so, although its outcome is nobody's business any more."""
+def test_i6_the_usage_of_a_cancelled_job_is_settled(virtually: Virtually) -> None:
+    """The holder reports it, although its outcome no longer counts."""
 
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", Limit.tokens(1000, per="minute"), Limit.concurrent(1))
@@ -391,19 +391,19 @@ def test_i6_what_a_cancelled_job_used_is_booked(virtually: Virtually) -> None:
         worker = bench.worker()
         running = bench.start(worker)
         await asyncio.sleep(1)
-        await bench.store.amend(Filter(ids=(job,)), Cancel("enough"))
+        await bench.store.amend(Filter(ids=(job,)), CancelJobs("enough"))
         await asyncio.sleep(5)
         assert (await bench.job(job)).state is State.CANCELLED
         assert await bench.used("api") == {"tokens per minute": 10, "calls at once": 0}
         assert (worker.stats.lost, worker.stats.stale) == (1, 0), "lost, and not refused as well"
-        assert bench.told(OutcomeRefused) == []
+        assert bench.events_of(OutcomeRefused) == []
         worker.stop()
         await running
 
     virtually(scenario)
 
 
-def test_spend_waits_a_moment_and_gives_the_job_back_for_longer(virtually: Virtually) -> None:
+def test_spend_waits_a_moment_and_releases_the_job_for_longer_waits(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         provider = Provider()
         second = Limit.requests(1, per=3.0)
@@ -432,7 +432,7 @@ def test_spend_waits_a_moment_and_gives_the_job_back_for_longer(virtually: Virtu
         running = bench.start(worker)
         await bench.ended(*jobs)
         assert provider.arrivals[1] - provider.arrivals[0] >= MINUTE
-        [released] = bench.told(JobReleased)
+        [released] = bench.events_of(JobReleased)
         assert released.reason == "waits for pool long"
         assert [(await bench.job(job)).attempts for job in jobs] == [1, 1]
         worker.stop()
@@ -455,7 +455,7 @@ def test_a_refusal_inside_spend_closes_that_pool_only(virtually: Virtually) -> N
         worker = bench.worker()
         running = bench.start(worker)
         await asyncio.sleep(0.5)
-        assert [(event.pool, event.key) for event in bench.told(PoolClosed)] == [("other", "eu")]
+        assert [(event.pool, event.key) for event in bench.events_of(PoolClosed)] == [("other", "eu")]
         assert (await bench.job(job)).attempts == 0
         worker.stop_now()
         await running
@@ -464,10 +464,10 @@ def test_a_refusal_inside_spend_closes_that_pool_only(virtually: Virtually) -> N
 
 
 @pytest.mark.parametrize(("how", "closed"), [("cause", True), ("none", False), ("handled", False)])
-def test_a_pool_hears_what_a_handler_names_as_the_cause_and_nothing_else(
+def test_a_pool_gets_only_refusals_that_caused_the_handlers_error(
     virtually: Virtually, how: str, *, closed: bool
 ) -> None:
-    """Another service's refusal is raised again from None, and is not the provider's."""
+    """A refusal of another service is raised again from None, and is not the provider's."""
 
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", Limit.requests(10, per="minute"))
@@ -489,13 +489,13 @@ def test_a_pool_hears_what_a_handler_names_as_the_cause_and_nothing_else(
         job = await bench.enqueue("call")
         await bench.run_until_idle()
         assert (await bench.job(job)).state is State.SCHEDULED
-        assert bool(bench.told(PoolClosed)) is closed
+        assert bool(bench.events_of(PoolClosed)) is closed
 
     virtually(scenario)
 
 
-def test_a_call_nobody_spoke_of_counts_as_it_was_reserved(virtually: Virtually) -> None:
-    """Two were reserved and one was told of: the larger reservation counts whole."""
+def test_a_call_without_a_report_counts_as_reserved(virtually: Virtually) -> None:
+    """Two calls were reserved and one was reported: the larger reservation counts in full."""
 
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", Limit.tokens(10_000, per="minute"), Limit.requests(10, per="minute"))
@@ -530,7 +530,7 @@ def test_another_pool_of_the_task_is_named(virtually: Virtually) -> None:
     virtually(scenario)
 
 
-def test_i20_a_job_handed_back_by_a_stopping_worker_counts_its_call(virtually: Virtually) -> None:
+def test_i20_a_job_released_by_a_stopping_worker_counts_its_call(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         provider = Provider()
         pool = await bench.pool("api", Limit.requests(2, per="minute"), Limit.concurrent(1))

@@ -1,4 +1,4 @@
-"""A refusal that a hook sees: the pool hears of it once, and only what was not used comes back."""
+"""A refusal that a hook sees: the pool gets it once, and only unused units come back."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from typing import Any, cast
 import pytest
 
 from tests.worker.bench import Bench, Virtually
-from tidemill.core.departures import ONE_REQUEST
+from tidemill.core.feedback import Observation, Reason, Refusal
+from tidemill.core.late_calls import EXTRA_REQUEST_UNITS
 from tidemill.core.limits import Limit
 from tidemill.core.needs import Need
-from tidemill.core.outcomes import Done
-from tidemill.core.refusals import Reason, Refusal
+from tidemill.core.outcomes import Success
 from tidemill.core.retry import Retry
-from tidemill.core.spending import Observation
 from tidemill.errors import StoreUnavailable
-from tidemill.hooks.calls import BEGIN_CALL, Answer, WatchedCall, begin_call
+from tidemill.hooks.watched_call import BEGIN_CALL, WatchedCall, WatchedResponse, begin_call
 from tidemill.tasks.context import Context
 from tidemill.tasks.pools import Pool
-from tidemill.worker.spending import Metering, Spending
+from tidemill.worker.usage import AttemptEnvironment, AttemptUsage
 
 REQUESTS, TOKENS = "requests per minute", "tokens per minute"
 LIMITS = (Limit.requests(9, per="minute"), Limit.tokens(10_000, per="minute"))
@@ -28,7 +27,7 @@ OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": 
 
 
 class StatusError(Exception):
-    """As the SDKs raise it."""
+    """An error as the SDKs raise it."""
 
     def __init__(self, status: int, body: Any = None) -> None:
         super().__init__(f"status {status}")
@@ -43,13 +42,13 @@ async def sent(pool: Pool) -> WatchedCall:
 
 
 async def refusals(bench: Bench) -> int:
-    """How many the pool has heard of."""
+    """Returns how many refusals the pool has recorded."""
     minutes = await bench.store.pool_history("api", 0.0)
     return sum(sum(minute.refusals.values()) for minute in minutes)
 
 
 @pytest.mark.parametrize("ends", ["raises later", "raises at once", "answer, goes on", "answer, ends"])
-def test_the_pool_hears_of_a_refusal_once(virtually: Virtually, ends: str) -> None:
+def test_the_pool_gets_a_refusal_once(virtually: Virtually, ends: str) -> None:
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", *LIMITS)
         attempts = 0
@@ -59,10 +58,10 @@ def test_the_pool_hears_of_a_refusal_once(virtually: Virtually, ends: str) -> No
             attempts += 1
             if attempts > 1:
                 return
-            (await sent(pool)).answered(Answer(429, {"retry-after": "1"}))
+            (await sent(pool)).answered(WatchedResponse(429, {"retry-after": "1"}))
             if ends.startswith("answer"):
                 await asyncio.sleep(0.1)
-                (await sent(pool)).answered(Answer(200, {}, USAGE))
+                (await sent(pool)).answered(WatchedResponse(200, {}, USAGE))
             if ends in {"raises later", "answer, goes on"}:
                 await asyncio.sleep(0.5)
             if ends.startswith("raises"):
@@ -87,9 +86,9 @@ def test_a_second_refusal_is_another_one(virtually: Virtually) -> None:
 
         async def call(ctx: Context) -> None:
             for _ in range(2):
-                (await sent(pool)).answered(Answer(429, {"retry-after": "1"}))
+                (await sent(pool)).answered(WatchedResponse(429, {"retry-after": "1"}))
                 await asyncio.sleep(0.5)
-            (await sent(pool)).answered(Answer(200, {}, USAGE))
+            (await sent(pool)).answered(WatchedResponse(200, {}, USAGE))
 
         bench.task(call, pool=pool, cost={"tokens": 100})
         await bench.enqueue("call")
@@ -109,9 +108,9 @@ def test_a_report_that_failed_is_left_to_the_settlement(virtually: Virtually) ->
         vars(bench.store)["observe"] = observe
 
         async def call(ctx: Context) -> None:
-            (await sent(pool)).answered(Answer(429, {"retry-after": "1"}))
+            (await sent(pool)).answered(WatchedResponse(429, {"retry-after": "1"}))
             await asyncio.sleep(0.5)
-            (await sent(pool)).answered(Answer(200, {}, USAGE))
+            (await sent(pool)).answered(WatchedResponse(200, {}, USAGE))
 
         bench.task(call, pool=pool, cost={"tokens": 100})
         await bench.enqueue("call")
@@ -129,7 +128,7 @@ def test_a_refused_call_returns_no_tokens_of_a_call_without_an_answer(virtually:
 
         async def call(ctx: Context) -> None:
             await sent(pool)
-            (await sent(pool)).answered(Answer(429, {"retry-after": "600"}))
+            (await sent(pool)).answered(WatchedResponse(429, {"retry-after": "600"}))
             raise StatusError(429)
 
         bench.task(call, pool=pool, cost={"tokens": 100})
@@ -142,14 +141,14 @@ def test_a_refused_call_returns_no_tokens_of_a_call_without_an_answer(virtually:
 
 @pytest.mark.parametrize("seen", ["by the hook", "by the handler"])
 def test_a_stream_that_breaks_off_keeps_its_tokens(virtually: Virtually, seen: str) -> None:
-    """Its status is that of its beginning."""
+    """The status was sent at the start of the stream."""
 
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", *LIMITS)
 
         async def call(ctx: Context) -> None:
             if seen == "by the hook":
-                (await sent(pool)).answered(Answer(200, {}, OVERLOADED))
+                (await sent(pool)).answered(WatchedResponse(200, {}, OVERLOADED))
             raise StatusError(200, OVERLOADED)
 
         bench.task(call, pool=pool, cost={"tokens": 100})
@@ -161,50 +160,50 @@ def test_a_stream_that_breaks_off_keeps_its_tokens(virtually: Virtually, seen: s
     virtually(scenario)
 
 
-def test_what_follows_a_commit_that_failed_is_reported(virtually: Virtually) -> None:
-    """A transaction asks what was spent before it commits, and the handler may go on after an error."""
+def test_a_refusal_after_a_failed_commit_is_reported(virtually: Virtually) -> None:
+    """A transaction reads the usage before it commits, and the handler may continue after an error."""
 
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", *LIMITS)
-        heard: list[tuple[float, int]] = []
+        reports: list[tuple[float, int]] = []
 
         async def call(ctx: Context) -> None:
             await sent(pool)
             begin = cast("Any", BEGIN_CALL.get())
-            begin.__self__._tally.spent(Done())  # as `ctx.transaction()` does
-            (await sent(pool)).answered(Answer(429, {"retry-after": "1"}))
+            begin.__self__._sink.spent(Success())  # as `ctx.transaction()` does
+            (await sent(pool)).answered(WatchedResponse(429, {"retry-after": "1"}))
             await asyncio.sleep(0.5)
-            heard.append(((await bench.used("api"))[REQUESTS], await refusals(bench)))
+            reports.append(((await bench.used("api"))[REQUESTS], await refusals(bench)))
 
         bench.task(call, pool=pool, cost={"tokens": 100})
         await bench.enqueue("call")
         await bench.run_until_idle()
-        assert heard == [(2, 1)]
+        assert reports == [(2, 1)]
 
     virtually(scenario)
 
 
-def test_other_threads_may_tell_while_refusals_are_read(virtually: Virtually) -> None:
+def test_other_threads_may_report_while_refusals_are_read(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
-        metering = Metering({}, bench.store, lambda: 0.0, asyncio.get_running_loop())
-        job = cast("Any", type("Job", (), {"id": "a", "needs": (Need("api", None, ONE_REQUEST),)}))
-        spending = Spending(metering, job, lambda: 0.0)
+        environment = AttemptEnvironment({}, bench.store, lambda: 0.0, asyncio.get_running_loop())
+        job = cast("Any", type("Job", (), {"id": "a", "needs": (Need("api", None, EXTRA_REQUEST_UNITS),)}))
+        usage = AttemptUsage(environment, job, lambda: 0.0)
 
         class Busy:
-            """Another thread tells of a pool whenever this one is looked at."""
+            """Another thread adds a pool whenever this one is read."""
 
             pool, key, remaining, amounts = "api", None, {"x": 1.0}, {"x": 1.0}
-            looks = 0
+            reads = 0
 
             @property
             def refusal(self) -> Refusal:
-                self.looks += 1
+                self.reads += 1
                 refusal = Refusal(reason=Reason.RATE)
-                spending.heard(Observation(pool=f"other {self.looks}", refusal=refusal))
+                usage.observe(Observation(pool=f"other {self.reads}", refusal=refusal))
                 return refusal
 
-        spending.heard(cast("Any", Busy()))
-        assert len(spending.refusals) >= 1
+        usage.observe(cast("Any", Busy()))
+        assert len(usage.refusals) >= 1
 
     virtually(scenario)
 
@@ -213,7 +212,7 @@ def test_other_threads_may_tell_while_refusals_are_read(virtually: Virtually) ->
 def test_a_client_that_shows_no_departure_is_never_late(
     virtually: Virtually, requests: int, counts: int
 ) -> None:
-    """The call took 40 s. Its units count from the claim, and those of a further request from its report."""
+    """The call took 40 s. Its units count from the claim, and those of another request from its report."""
 
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", *LIMITS)
@@ -223,7 +222,7 @@ def test_a_client_that_shows_no_departure_is_never_late(
             request = begin_call(pool)
             assert request is not None
             request.left(requests)
-            request.answered(Answer(200, {}, USAGE))
+            request.answered(WatchedResponse(200, {}, USAGE))
             await asyncio.sleep(0.01)
 
         bench.task(call, pool=pool, cost={"tokens": 100})

@@ -1,4 +1,4 @@
-"""I20 for real: `python -m tidemill worker` on SQLite and uvloop, told to stop while it is busy."""
+"""I20 in real processes: `python -m tidemill worker` on SQLite and uvloop, stopped while it is busy."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from tidemill.clock import SystemClock, SystemEntropy
-from tidemill.core.job import Group, NewJob
+from tidemill.core.jobs import JobGroup, NewJob
 from tidemill.core.states import State
 from tidemill.stores.sqlite import SqliteStore
-from tidemill.worker.attempt import LINGER
+from tidemill.worker.attempt import CLEANUP_SECONDS
 
 GRACE = 2.0
 
@@ -56,7 +56,7 @@ async def leaves() -> None:
 
 
 class Scene:
-    """A folder with an application, a store with eight jobs, and a line on which handlers call."""
+    """A folder with an application, a store with eight jobs, and a socket to which handlers write."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -71,11 +71,11 @@ class Scene:
         await self.store.open()
         names = ["short", "short", "short", "long", "long", "long", "long", "long"]
         jobs = [NewJob(id=f"{name}-{n}", task=name, payload=b"{}") for n, name in enumerate(names)]
-        await self.store.insert([Group("default", tuple(jobs))])
+        await self.store.insert([JobGroup("default", tuple(jobs))])
 
     @asynccontextmanager
     async def worker(self, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        """In a process group of its own, as under a service manager."""
+        """Starts a worker in a separate process group, as under a service manager."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tidemill", "worker", f"--grace={GRACE}s", *options),
             *("--", "application:app"),
@@ -96,13 +96,13 @@ class Scene:
                 assert (await loop.sock_recv(self.line, 100)).startswith(b"uvloop")
 
     async def stop(self, worker: asyncio.subprocess.Process) -> None:
-        """The whole group hears it; running jobs may go on for a while."""
+        """Signals the whole group; running jobs may continue for a while."""
         began = asyncio.get_running_loop().time()
         os.killpg(worker.pid, signal.SIGTERM)
         (self.folder / "go").touch()
         async with asyncio.timeout(30):
             assert await worker.wait() == 0
-        assert asyncio.get_running_loop().time() - began < GRACE + LINGER
+        assert asyncio.get_running_loop().time() - began < GRACE + CLEANUP_SECONDS
 
     async def nothing_is_lost_or_charged(self) -> None:
         jobs = [job for job in await self.store.get([f"short-{n}" for n in range(3)]) if job is not None]
@@ -135,8 +135,8 @@ async def test_i20_sigterm_loses_and_charges_nothing(scene: Scene, options: list
 
 
 async def test_i1_supervised_workers_end_when_idle_but_not_by_a_jobs_exit_code(scene: Scene) -> None:
-    """The job ends its worker with 0, as an idle worker ends, and is run again nevertheless."""
-    await scene.store.insert([Group("other", (NewJob(id="a", task="leaves", payload=b"{}"),))])
+    """The job ends its worker with 0, as an idle worker ends, and still runs again."""
+    await scene.store.insert([JobGroup("other", (NewJob(id="a", task="leaves", payload=b"{}"),))])
     async with (
         scene.worker("--processes=1", "--until-idle", "--queues=other") as worker,
         asyncio.timeout(30),

@@ -1,4 +1,4 @@
-"""What a handler gets from a step is the same in every attempt: what was stored, typed as annotated."""
+"""A step returns the same in every attempt: the stored result, typed as annotated."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tidemill import ConfigurationError, Context, Retry, State, Tidemill, testin
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
+
 
 AGAIN = Retry(attempts=3, first=1, jitter=0)
 
@@ -85,7 +86,7 @@ def awaited(title: str) -> Awaitable[Song]:
 
 
 class Asks:
-    """An object that is called, and one whose method is."""
+    """A callable object, and an object with a method that is called."""
 
     async def __call__(self, title: str) -> Song:
         return Song(title)
@@ -178,7 +179,7 @@ def test_a_batch_tasks_handler_has_no_steps() -> None:
     assert (job.error.type, "a step belongs to one" in job.error.message) == ("ConfigurationError", True)
 
 
-def test_what_a_function_returns_must_be_readable_before_it_is_paid() -> None:
+def test_a_return_type_must_be_decodable_before_the_call_is_paid() -> None:
     app = Tidemill("memory://")
     called: list[int] = []
 
@@ -201,7 +202,7 @@ def test_what_a_function_returns_must_be_readable_before_it_is_paid() -> None:
     assert not called
 
 
-def test_what_only_other_code_mends_is_not_tried_again() -> None:
+def test_an_error_that_only_a_code_change_fixes_is_not_retried() -> None:
     app = Tidemill("memory://")
 
     def opened(path: str) -> io.StringIO:

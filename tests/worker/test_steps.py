@@ -1,4 +1,4 @@
-"""Steps of a handler: called once for their job, by whatever runner, and what goes wrong with them."""
+"""Steps of a handler: called once per job on every runner, and their failures."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.worker.bench import Bench, Virtually
-from tests.worker.provider import Refused
+from tests.worker.fake_provider import Refused
 from tidemill.clock import SystemClock
-from tidemill.core.changes import Cancel
-from tidemill.core.checkpoints import Beginning, OnUnknown, Step, Try
+from tidemill.core.checkpoints import OnUnknown, StepAttempt, StepKey, StepStart
 from tidemill.core.filters import Filter
-from tidemill.core.outcomes import Answer
+from tidemill.core.operator_changes import CancelJobs
+from tidemill.core.outcomes import WriteAnswer
 from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.errors import StoreUnavailable
 from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.context import Context
-from tidemill.telemetry.events import StepKept, StepReplayed, StepUnknown
-from tidemill.testing.manual import SeededEntropy
+from tidemill.telemetry.events import CheckpointReused, CheckpointSaved, StepOutcomeUnknown
+from tidemill.testing.clocks import SeededEntropy
 
 T = TypeVar("T")
 SOON = Retry(attempts=4, first=1, factor=1, jitter=0)
 
 
 class Calls:
-    """A function to be paid for, and what it was called with; `then` is what becomes of each call."""
+    """A paid function that records its calls; `then` decides the result of each call."""
 
     def __init__(self, *then: Exception | None) -> None:
         self.made: list[Any] = []
@@ -64,11 +64,11 @@ def test_a_step_is_called_once_for_its_job(virtually: Virtually) -> None:
         await bench.ended(job)
         assert (await bench.job(job)).result == b"[2,3,2,3]"
         assert (ask.made, look.made) == ([1, 2], [1, 2])
-        assert [(event.step, event.paid) for event in bench.told(StepKept)] == [
+        assert [(event.step, event.paid) for event in bench.events_of(CheckpointSaved)] == [
             *[("ask", True)] * 2,
             *[("look", False)] * 2,
         ]
-        assert len(bench.told(StepReplayed)) == 8
+        assert len(bench.events_of(CheckpointReused)) == 8
         assert [mark.unknown for mark in await bench.store.checkpoints(job)] == [0] * 4
 
     virtually(scenario)
@@ -89,7 +89,7 @@ def test_a_step_is_called_once_for_its_job(virtually: Virtually) -> None:
     ],
     ids=repr,
 )
-def test_k4_what_is_known_not_to_be_paid_for(
+def test_k4_calls_known_to_be_unpaid_are_repeated(
     virtually: Virtually, error: Exception, known: bool, on_unknown: OnUnknown
 ) -> None:
     async def scenario(bench: Bench) -> None:
@@ -107,7 +107,7 @@ def test_k4_what_is_known_not_to_be_paid_for(
             assert (ended.state, len(ask.made)) == (State.DONE, 2)
         else:
             assert (ended.state, ended.reason, len(ask.made)) == (State.FAILED, "unknown outcome", 1)
-        assert bool(bench.told(StepUnknown)) is not known
+        assert bool(bench.events_of(StepOutcomeUnknown)) is not known
 
     virtually(scenario)
 
@@ -158,8 +158,8 @@ def test_i18_asked_for_twice_at_once_it_is_called_once(virtually: Virtually) -> 
             return number
 
         async def work(ctx: Context) -> list[int]:
-            asked = [ctx.step("ask", ask, 1, paid=True, on_unknown="park") for _ in range(3)]
-            return await asyncio.gather(*asked)
+            steps = [ctx.step("ask", ask, 1, paid=True, on_unknown="park") for _ in range(3)]
+            return await asyncio.gather(*steps)
 
         bench.task(work)
         job = await bench.enqueue("work")
@@ -170,7 +170,8 @@ def test_i18_asked_for_twice_at_once_it_is_called_once(virtually: Virtually) -> 
 
 
 def test_k5_a_stale_holders_paid_result_is_kept_and_used(virtually: Virtually) -> None:
-    """The worker stands still for longer than its lease, after sending; another has the job by then."""
+    """The worker is suspended for longer than its lease after it sent the call; another has the job by
+    then."""
 
     async def scenario(bench: Bench) -> None:
         made: list[str] = []
@@ -182,7 +183,7 @@ def test_k5_a_stale_holders_paid_result_is_kept_and_used(virtually: Virtually) -
 
         async def work(ctx: Context) -> str:
             if ctx.attempt == 1 and len(made) == 1:
-                await asyncio.sleep(30)  # until the first one speaks again
+                await asyncio.sleep(30)  # until the first worker continues
             return await ctx.step("ask", ask, "it", paid=True, on_unknown="park")
 
         bench.task(work, timeout=100)
@@ -203,7 +204,7 @@ def test_a_stale_attempt_begins_nothing_and_stops(virtually: Virtually) -> None:
         ask, after = Calls(), Calls()
 
         async def work(ctx: Context) -> None:
-            await bench.store.amend(Filter(ids=(ctx.job_id,)), Cancel())
+            await bench.store.amend(Filter(ids=(ctx.job_id,)), CancelJobs())
             await ctx.step("ask", ask, 1, paid=True)
             after(1)
 
@@ -217,18 +218,18 @@ def test_a_stale_attempt_begins_nothing_and_stops(virtually: Virtually) -> None:
 
 
 def test_a_cancelled_attempt_keeps_what_it_had_paid_for(virtually: Virtually) -> None:
-    """The plain function's thread goes on; its result is there for the next attempt."""
+    """The plain function's thread continues; its result is stored for the next attempt."""
 
     async def scenario(bench: Bench) -> None:
         class Slow(MemoryStore):
             async def keep_step(
-                self, job: str, by: Try, step: Step, result: bytes, *, paid: bool
-            ) -> tuple[Answer, bytes]:
+                self, job: str, by: StepAttempt, step: StepKey, result: bytes, *, paid: bool
+            ) -> tuple[WriteAnswer, bytes]:
                 await asyncio.sleep(5)
                 return await super().keep_step(job, by, step, result, paid=paid)
 
         slow: Any = Slow.__new__(Slow)
-        slow.__dict__.update(bench.store.another().__dict__)
+        slow.__dict__.update(bench.store.new_handle().__dict__)
         ask = Calls()
 
         async def work(ctx: Context) -> int:
@@ -244,15 +245,16 @@ def test_a_cancelled_attempt_keeps_what_it_had_paid_for(virtually: Virtually) ->
 
 
 def test_a_step_that_was_begun_for_a_cancelled_attempt_is_forgotten(virtually: Virtually) -> None:
-    """The store has it begun when the attempt is cancelled, and nothing was called: the next one calls."""
+    """The store has the step begun when the attempt is cancelled, and nothing was called: the next attempt
+    calls."""
 
     async def scenario(bench: Bench) -> None:
         class Slow(MemoryStore):
             slow = True
 
             async def begin_step(
-                self, job: str, by: Try, step: Step, on_unknown: OnUnknown = "retry"
-            ) -> Beginning:
+                self, job: str, by: StepAttempt, step: StepKey, on_unknown: OnUnknown = "retry"
+            ) -> StepStart:
                 begun = await super().begin_step(job, by, step, on_unknown)
                 if self.slow:
                     self.slow = False
@@ -260,7 +262,7 @@ def test_a_step_that_was_begun_for_a_cancelled_attempt_is_forgotten(virtually: V
                 return begun
 
         slow: Any = Slow.__new__(Slow)
-        slow.__dict__.update(bench.store.another().__dict__)
+        slow.__dict__.update(bench.store.new_handle().__dict__)
         ask = Calls()
 
         async def work(ctx: Context) -> int:
@@ -272,25 +274,27 @@ def test_a_step_that_was_begun_for_a_cancelled_attempt_is_forgotten(virtually: V
         await bench.ended(job)
         ended = await bench.job(job)
         assert (ended.state, ended.attempts, ask.made) == (State.DONE, 2, [1])
-        assert bench.told(StepUnknown) == []
+        assert bench.events_of(StepOutcomeUnknown) == []
 
     virtually(scenario)
 
 
 class LosesReplies(MemoryStore):
-    """Every verb on steps is done, and its first reply never comes."""
+    """A store that runs every step request and loses its first reply."""
 
     lost = 0
 
     def __init__(self, store: MemoryStore) -> None:
-        self.__dict__.update(store.another().__dict__)
+        self.__dict__.update(store.new_handle().__dict__)
 
-    async def begin_step(self, job: str, by: Try, step: Step, on_unknown: OnUnknown = "retry") -> Beginning:
+    async def begin_step(
+        self, job: str, by: StepAttempt, step: StepKey, on_unknown: OnUnknown = "retry"
+    ) -> StepStart:
         return self._once(await super().begin_step(job, by, step, on_unknown))
 
     async def keep_step(
-        self, job: str, by: Try, step: Step, result: bytes, *, paid: bool
-    ) -> tuple[Answer, bytes]:
+        self, job: str, by: StepAttempt, step: StepKey, result: bytes, *, paid: bool
+    ) -> tuple[WriteAnswer, bytes]:
         return self._once(await super().keep_step(job, by, step, result, paid=paid))
 
     def _once(self, reply: T) -> T:
@@ -311,7 +315,7 @@ def test_k3_a_lost_reply_makes_nothing_unknown(virtually: Virtually) -> None:
         job = await bench.enqueue("work")
         await bench.run_until_idle(store=LosesReplies(bench.store))
         assert ((await bench.job(job)).state, ask.made) == (State.DONE, [1])
-        assert bench.told(StepUnknown) == []
+        assert bench.events_of(StepOutcomeUnknown) == []
 
     virtually(scenario)
 
@@ -387,7 +391,7 @@ BAD: list[tuple[Callable[[Any], Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("wrong", "says"), BAD, ids=[" ".join(says) for _, says in BAD])
-def test_what_cannot_work_is_told_before_anything_is_called(
+def test_a_wrong_use_of_steps_is_refused_before_the_call(
     virtually: Virtually, wrong: Callable[[Any], Any], says: list[str]
 ) -> None:
     async def scenario(bench: Bench) -> None:

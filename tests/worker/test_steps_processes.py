@@ -1,5 +1,5 @@
-"""I18 for real: worker processes on SQLite are killed around a paid call over HTTP, and the provider's own
-books say what was billed; and steps of handlers in processes of their own."""
+"""I18 in real processes: workers on SQLite are killed around a paid call over HTTP, and the provider's
+records show what was billed. Also steps of handlers in child processes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,22 @@ from typing import Any
 import pytest
 
 from tests.worker import isolated_tasks
-from tests.worker.test_isolated import get, insert, isolated, make
+from tests.worker.test_isolation import get, insert, isolated, make
 from tidemill.clock import SystemClock, SystemEntropy
-from tidemill.contract.wakeups import job_topic
+from tidemill.contract.coordination import job_topic
 from tidemill.core.checkpoints import OnUnknown
-from tidemill.core.job import Group, Job, NewJob
+from tidemill.core.jobs import Job, JobGroup, NewJob
 from tidemill.core.retry import Retry
 from tidemill.core.states import FINAL, State
 from tidemill.stores.memory import MemoryStore
 from tidemill.stores.sqlite import SqliteStore
-from tidemill.testing.providers import OpenAI, Options, Provider, Quota, Server
+from tidemill.testing.simulator import (
+    OpenAIDialect,
+    Quota,
+    SimulatedProvider,
+    SimulatorOptions,
+    SimulatorServer,
+)
 
 APP = """
 import asyncio, http.client, json, os, socket
@@ -55,9 +61,9 @@ async def talk(ctx: Context, on_unknown: str) -> str:
 
 
 class Scene:
-    """A folder with an application, a store with one job, and a line on which the handler calls."""
+    """A folder with an application, a store with one job, and a socket to which the handler writes."""
 
-    def __init__(self, folder: Path, server: Server) -> None:
+    def __init__(self, folder: Path, server: SimulatorServer) -> None:
         self.folder, self._provider = folder, server.url.removeprefix("http://")
         self.store = SqliteStore(folder / "jobs.db", clock=SystemClock(), entropy=SystemEntropy())
         self._line = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -68,11 +74,11 @@ class Scene:
         self._line.setblocking(False)
         await self.store.open()
         payload = b'{"on_unknown":"%s"}' % on_unknown.encode()
-        await self.store.insert([Group("default", (NewJob(id="job", task="talk", payload=payload),))])
+        await self.store.insert([JobGroup("default", (NewJob(id="job", task="talk", payload=payload),))])
 
     @asynccontextmanager
     async def worker(self, **more: str) -> AsyncIterator[None]:
-        """Killed with everything it started when the block ends."""
+        """Runs a worker; it is killed with everything it started when the block ends."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tidemill", "worker", "--lease=2s", "--poll=0.2s", "application:app"),
             cwd=self.folder,
@@ -104,7 +110,7 @@ class Scene:
                 pass
 
     async def ended(self) -> Job:
-        """Rung when it ends, and looked at in case the ring is lost."""
+        """Waits for the end of the job; polls in case the wake-up is lost."""
         listener = self.store.listen([job_topic("job")])
         async with asyncio.timeout(30):
             while True:
@@ -117,10 +123,14 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(folder: Path, on_unknown: OnUnknown, latency: float) -> AsyncIterator[tuple[Scene, Provider]]:
-    options = Options(latency=(latency, latency))
-    provider = Provider(OpenAI(), (Quota.rolling("requests", 99),), options, clock=SystemClock())
-    async with Server(provider) as server:
+async def scene(
+    folder: Path, on_unknown: OnUnknown, latency: float
+) -> AsyncIterator[tuple[Scene, SimulatedProvider]]:
+    options = SimulatorOptions(latency=(latency, latency))
+    provider = SimulatedProvider(
+        OpenAIDialect(), (Quota.rolling("requests", 99),), options, clock=SystemClock()
+    )
+    async with SimulatorServer(provider) as server:
         made = Scene(folder, server)
         await made.prepare(on_unknown)
         yield made, provider
@@ -137,7 +147,7 @@ async def test_i18_a_handler_killed_after_its_paid_step_pays_once(
         async with made.worker(SECOND="1"):
             job = await made.ended()
         assert (job.state, job.result) == (State.DONE, b'"chat.completion"')
-        assert len(provider.ledger.bills) == 1
+        assert len(provider.request_log.bills) == 1
         [kept] = await made.store.checkpoints("job")
         assert (kept.result, kept.unknown) == (b'"chat.completion"', 0)
         assert await made.store.check() == ()
@@ -152,14 +162,14 @@ async def test_i18_a_handler_killed_between_sending_and_keeping(
             await made.hear(b"sent")
         async with made.worker(SECOND="1"):
             job = await made.ended()
-        unknown = len(provider.ledger.unknown)
+        unknown = len(provider.request_log.unknown)
         [mark] = await made.store.checkpoints("job")
         if on_unknown == "retry":
             assert (job.state, mark.unknown) == (State.DONE, 1)
-            assert 1 <= len(provider.ledger.bills) <= 1 + unknown
+            assert 1 <= len(provider.request_log.bills) <= 1 + unknown
         else:
             assert (job.state, job.reason, mark.result) == (State.FAILED, "unknown outcome", None)
-            assert len(provider.ledger.bills) <= 1
+            assert len(provider.request_log.bills) <= 1
 
 
 @pytest.mark.parametrize("handler", [isolated_tasks.pays, isolated_tasks.pays_plainly])

@@ -14,22 +14,22 @@ from typing import Any
 import pytest
 
 from tidemill.clock import SystemClock, SystemEntropy
-from tidemill.contract.jobs import Reclaimed
-from tidemill.core.job import Group, NewJob
+from tidemill.contract.jobs import ReclaimResult
+from tidemill.core.jobs import JobGroup, NewJob
 from tidemill.core.states import State
 from tidemill.stores.memory import MemoryStore
 from tidemill.stores.sqlite import SqliteStore
-from tidemill.worker.options import FreshId
-from tidemill.worker.supervisor import SUPERVISOR, WORKER_ID, Supervisor, supervised_id
-from tidemill.worker.worker import _fresh
+from tidemill.worker.options import UniqueWorkerId
+from tidemill.worker.supervisor import SUPERVISOR_VARIABLE, WORKER_ID_VARIABLE, Supervisor, supervised_id
+from tidemill.worker.worker import _make_worker_id
 
 WORKER = """
 import asyncio, os, sys
 from tidemill.clock import SystemClock, SystemEntropy
 from tidemill.stores.sqlite import SqliteStore
-from tidemill.tasks.definition import define
+from tidemill.tasks.definition import make_task_definition
 from tidemill.worker import Worker, WorkerOptions
-from tidemill.worker.drain import on_signals
+from tidemill.worker.drain import stop_on_signals
 from tidemill.worker.supervisor import supervised_id
 
 async def tick(number: int) -> int:
@@ -44,10 +44,10 @@ async def main(path: str) -> None:
     clock, entropy = SystemClock(), SystemEntropy()
     store = SqliteStore(path, clock=clock, entropy=entropy)
     await store.open()
-    tasks = {"tick": define(tick, name="tick"), "deadly": define(deadly, name="deadly")}
+    tasks = {task.__name__: make_task_definition(task, name=task.__name__) for task in (tick, deadly)}
     options = WorkerOptions(id=worker_id, concurrency=100, lease=30)
     worker = Worker(store, tasks, options=options, clock=clock, entropy=entropy)
-    with on_signals(worker.stop, worker.stop_now):
+    with stop_on_signals(worker.stop, worker.stop_now):
         await worker.run()
     await store.close()
 
@@ -57,7 +57,7 @@ if __name__ == "__main__":
 
 
 async def ended(store: SqliteStore, ids: list[str]) -> None:
-    """Returns when all of them have."""
+    """Returns when all jobs have ended."""
     for job in ids:
         listener = store.listen([f"job:{job}"])
         while True:
@@ -77,7 +77,7 @@ async def test_i8_one_deadly_job_under_supervision_fails_alone(tmp_path: Path) -
     await store.open()
     jobs = [NewJob(id=f"{n}", task="tick", payload=b'{"number":%d}' % n) for n in range(60)]
     jobs.insert(30, NewJob(id="deadly", task="deadly", payload=b"{}"))
-    await store.insert([Group("default", tuple(jobs))])
+    await store.insert([JobGroup("default", tuple(jobs))])
     command = [sys.executable, str(tmp_path / "worker.py"), str(tmp_path / "jobs.db")]
     supervisor = Supervisor(command, 1, store=store, entropy=SystemEntropy())
     running = asyncio.create_task(supervisor.run())
@@ -96,7 +96,7 @@ async def test_i8_one_deadly_job_under_supervision_fails_alone(tmp_path: Path) -
 QUITS = "import sys; sys.exit(3)"
 
 
-async def test_a_worker_that_dies_at_once_is_restarted_ever_less_often() -> None:
+async def test_a_worker_that_dies_at_once_is_restarted_with_backoff() -> None:
     store = await MemoryStore().open()
     supervisor = Supervisor([sys.executable, "-S", "-c", QUITS], 1, store=store, entropy=SystemEntropy())
     waits: list[float] = []
@@ -125,14 +125,14 @@ async def test_an_idle_worker_that_ends_well_is_not_restarted() -> None:
 
 
 class StopsAfter(MemoryStore):
-    """Counts the dead it is told of, and stops the supervisor at the third."""
+    """Counts dead workers, and stops the supervisor at the third."""
 
     def __init__(self) -> None:
         super().__init__()
         self.dead: list[str] = []
         self.supervisor: Supervisor | None = None
 
-    async def reclaim(self, dead: Sequence[str] = ()) -> Reclaimed:
+    async def reclaim(self, dead: Sequence[str] = ()) -> ReclaimResult:
         self.dead += dead
         if len(self.dead) == 3 and self.supervisor is not None:
             self.supervisor.stop()
@@ -168,16 +168,16 @@ async def test_a_process_that_cannot_be_started_now_is_started_later(monkeypatch
 
 
 def test_the_workers_id_is_taken_out_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(WORKER_ID, "w-1")
+    monkeypatch.setenv(WORKER_ID_VARIABLE, "w-1")
     assert supervised_id() == "w-1"
-    assert WORKER_ID not in os.environ
+    assert WORKER_ID_VARIABLE not in os.environ
     assert supervised_id() is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's death")
-async def test_a_worker_whose_supervisor_is_already_gone_is_told_to_drain(tmp_path: Path) -> None:
+async def test_a_worker_whose_supervisor_is_gone_drains(tmp_path: Path) -> None:
     code = "from tidemill.worker.supervisor import supervised_id; supervised_id(); input()"
-    environment = {**os.environ, SUPERVISOR: "1", WORKER_ID: "w"}
+    environment = {**os.environ, SUPERVISOR_VARIABLE: "1", WORKER_ID_VARIABLE: "w"}
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", code, env=environment, stdin=asyncio.subprocess.PIPE
     )
@@ -185,6 +185,6 @@ async def test_a_worker_whose_supervisor_is_already_gone_is_told_to_drain(tmp_pa
 
 
 def test_the_id_a_supervisor_gives_is_plain_text_to_every_store() -> None:
-    """PostgreSQL's driver and msgspec write text, and no subclass of it."""
-    given = _fresh(FreshId("w-1"), SystemEntropy())
+    """PostgreSQL's driver and msgspec write str, and no subclass of it."""
+    given = _make_worker_id(UniqueWorkerId("w-1"), SystemEntropy())
     assert (given, type(given)) == ("w-1", str)

@@ -1,4 +1,4 @@
-"""Timeouts: one timer for all, and attempts that do not listen."""
+"""Timeouts: one timer for all attempts, and handlers that ignore cancellation."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_handler_that_finishes_while_being_cancelled_has_finished(virtually: V
     virtually(scenario)
 
 
-def test_i21_a_deaf_attempt_is_settled_reported_and_keeps_its_slot(virtually: Virtually) -> None:
+def test_i21_an_attempt_that_ignores_cancellation_is_settled_and_keeps_its_slot(virtually: Virtually) -> None:
     release = asyncio.Event()
 
     async def deaf() -> None:
@@ -137,7 +137,7 @@ def test_i21_a_stuck_slot_is_reported(virtually: Virtually) -> None:
         worker = bench.worker()
         running = bench.start(worker)
         await asyncio.sleep(16)
-        [stuck] = bench.told(SlotStuck)
+        [stuck] = bench.events_of(SlotStuck)
         assert (stuck.job, stuck.task, stuck.seconds) == (job, "deaf", 15)
         assert worker.stats.stuck == 1
         over.set()

@@ -1,4 +1,4 @@
-"""What a hook tells of a handler's requests, in virtual time: late ones, extra ones, and their answers."""
+"""Hooks that watch a handler's requests, in virtual time: late ones, extra ones, and their answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.worker.bench import Bench, Virtually
 from tidemill.core.limits import Limit
 from tidemill.core.states import State
-from tidemill.hooks.calls import Answer, WatchedCall, begin_call
+from tidemill.hooks.watched_call import WatchedCall, WatchedResponse, begin_call
 from tidemill.tasks.context import Context
 from tidemill.tasks.pools import Pool
 from tidemill.telemetry.events import FeedbackProblem, PoolClosed, UnreservedCall
@@ -30,7 +30,7 @@ def begun(pool: Pool) -> WatchedCall:
 def test_i14_a_late_request_counts_from_when_it_leaves(
     virtually: Virtually, delay: float, counts_until: float
 ) -> None:
-    """The jitter is 0.5 s: until half of it has passed nothing is late."""
+    """The jitter is 0.5 s: nothing is late before half of it has passed."""
 
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", *LIMITS)
@@ -42,7 +42,7 @@ def test_i14_a_late_request_counts_from_when_it_leaves(
             request = begun(pool)
             await asyncio.sleep(delay)
             await request.leaves()
-            request.answered(Answer(200, {}, USAGE))
+            request.answered(WatchedResponse(200, {}, USAGE))
 
         bench.task(call, pool=pool, cost={"tokens": 100})
         job = await bench.enqueue("call")
@@ -57,13 +57,13 @@ def test_i14_a_late_request_counts_from_when_it_leaves(
     virtually(scenario)
 
 
-def test_what_takes_long_to_send_is_told_of_at_its_end_too(virtually: Virtually) -> None:
+def test_a_slow_upload_is_reported_at_its_end_too(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", *LIMITS)
 
         async def call(ctx: Context) -> None:
             request = begun(pool)
-            for _ in range(2):  # the headers, and a body that takes 20 s
+            for _ in range(2):  # the headers; the body takes 20 s
                 await request.leaves()
                 await asyncio.sleep(20)
 
@@ -78,7 +78,7 @@ def test_what_takes_long_to_send_is_told_of_at_its_end_too(virtually: Virtually)
     virtually(scenario)
 
 
-def test_requests_beyond_the_reservation_are_booked_as_they_leave_and_told_once(virtually: Virtually) -> None:
+def test_requests_beyond_the_reservation_count_at_once_and_warn_once(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", *LIMITS)
         used: list[float] = []
@@ -88,52 +88,52 @@ def test_requests_beyond_the_reservation_are_booked_as_they_leave_and_told_once(
                 request = begun(pool)
                 await request.leaves()
                 used.append((await bench.used("api"))[REQUESTS])
-                request.answered(Answer(200, {}, USAGE))
+                request.answered(WatchedResponse(200, {}, USAGE))
             async with ctx.spend(pool, tokens=100):
                 request = begun(pool)
                 await request.leaves()
-                request.answered(Answer(200, {}, USAGE))
+                request.answered(WatchedResponse(200, {}, USAGE))
 
         bench.task(call, pool=pool, cost={"tokens": 100, "requests": 2})
         await bench.enqueue("call")
         await bench.run_until_idle()
         assert used == [2, 2, 3]
-        [event] = bench.told(UnreservedCall)
+        [event] = bench.events_of(UnreservedCall)
         assert (event.pool, event.key) == ("api", None)
 
     virtually(scenario)
 
 
-@pytest.mark.parametrize("told", ["response", "amount", "twice", "before the end"])
-def test_an_answer_that_the_handler_tells_again_counts_once(virtually: Virtually, told: str) -> None:
+@pytest.mark.parametrize("reported", ["response", "amount", "twice", "before the end"])
+def test_an_answer_reported_again_by_the_handler_counts_once(virtually: Virtually, reported: str) -> None:
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", *LIMITS)
 
         async def call(ctx: Context) -> None:
             request = begun(pool)
             await request.leaves()
-            request.answered(Answer(200, {}))
-            if told == "before the end":
+            request.answered(WatchedResponse(200, {}))
+            if reported == "before the end":
                 ctx.used(tokens=50)
-            request.answered(Answer(200, {}, USAGE))
-            if told == "response":
+            request.answered(WatchedResponse(200, {}, USAGE))
+            if reported == "response":
                 ctx.used({"usage": {"total_tokens": 40}})
-            elif told != "before the end":
+            elif reported != "before the end":
                 ctx.used(tokens=50)
-            if told == "twice":
+            if reported == "twice":
                 ctx.used(tokens=7)  # of another call, which no hook has seen
 
         bench.task(call, pool=pool, cost={"tokens": 100})
         await bench.enqueue("call")
         await bench.run_until_idle()
-        tokens = {"response": 40, "amount": 50, "twice": 57, "before the end": 50}[told]
+        tokens = {"response": 40, "amount": 50, "twice": 57, "before the end": 50}[reported]
         assert await bench.used("api") == {REQUESTS: 1, TOKENS: tokens}
 
     virtually(scenario)
 
 
 def test_a_hidden_refusal_closes_the_pool_before_the_attempt_ends(virtually: Virtually) -> None:
-    """And only once: an answer follows, so the settlement does not tell it again."""
+    """Only once: an answer follows, so the settlement does not report it again."""
 
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", *LIMITS)
@@ -142,20 +142,20 @@ def test_a_hidden_refusal_closes_the_pool_before_the_attempt_ends(virtually: Vir
         async def call(ctx: Context) -> None:
             request = begun(pool)
             await request.leaves()
-            request.answered(Answer(429, {"retry-after": "5"}))
+            request.answered(WatchedResponse(429, {"retry-after": "5"}))
             await asyncio.sleep(0.3)
-            closed.append(len(bench.told(PoolClosed)))
+            closed.append(len(bench.events_of(PoolClosed)))
             await asyncio.sleep(20)
             request = begun(pool)
             await request.leaves()
-            request.answered(Answer(200, {}, USAGE))
+            request.answered(WatchedResponse(200, {}, USAGE))
 
         bench.task(call, pool=pool, cost={"tokens": 100})
         job = await bench.enqueue("call")
         await bench.run_until_idle()
         assert (await bench.job(job)).state is State.DONE
         assert closed == [1]
-        assert len(bench.told(PoolClosed)) == 1
+        assert len(bench.events_of(PoolClosed)) == 1
         assert await bench.used("api") == {REQUESTS: 2, TOKENS: 40}, "what was refused took no tokens"
         [view] = await bench.store.pools()
         assert view.closures == ()
@@ -163,7 +163,7 @@ def test_a_hidden_refusal_closes_the_pool_before_the_attempt_ends(virtually: Vir
     virtually(scenario)
 
 
-def test_a_refusal_that_ends_the_attempt_is_told_by_its_settlement_alone(virtually: Virtually) -> None:
+def test_a_refusal_that_ends_the_attempt_is_reported_by_its_settlement_alone(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", *LIMITS)
         observed: list[Any] = []
@@ -178,19 +178,19 @@ def test_a_refusal_that_ends_the_attempt_is_told_by_its_settlement_alone(virtual
         async def call(ctx: Context) -> None:
             request = begun(pool)
             await request.leaves()
-            request.answered(Answer(429, {"retry-after": "5"}))
+            request.answered(WatchedResponse(429, {"retry-after": "5"}))
 
         bench.task(call, pool=pool, cost={"tokens": 100})
         await bench.enqueue("call")
         await bench.run_until_idle()
         await asyncio.sleep(1)
         assert observed == []
-        assert len(bench.told(PoolClosed)) == 1
+        assert len(bench.events_of(PoolClosed)) == 1
 
     virtually(scenario)
 
 
-def test_a_store_that_is_away_holds_up_no_request(virtually: Virtually) -> None:
+def test_an_unreachable_store_delays_no_request(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", *LIMITS)
         waited: list[float] = []
@@ -217,7 +217,7 @@ def test_a_store_that_is_away_holds_up_no_request(virtually: Virtually) -> None:
     virtually(scenario)
 
 
-def test_a_pool_with_keys_of_which_nobody_says_one_is_told_and_not_counted(virtually: Virtually) -> None:
+def test_a_keyed_pool_without_a_key_is_reported_and_not_counted(virtually: Virtually) -> None:
     async def scenario(bench: Bench) -> None:
         pool = await bench.pool("api", *LIMITS)
         site = await bench.pool("site", Limit.requests(3, per="minute"), keyed=True)
@@ -228,7 +228,7 @@ def test_a_pool_with_keys_of_which_nobody_says_one_is_told_and_not_counted(virtu
         bench.task(call, pool=pool, cost={"tokens": 100})
         await bench.enqueue("call")
         await bench.run_until_idle()
-        [problem] = bench.told(FeedbackProblem)
+        [problem] = bench.events_of(FeedbackProblem)
         assert problem.problem.startswith("watch: pool 'site' is keyed")
         assert begin_call(site) is None, "nor outside of an attempt"
 

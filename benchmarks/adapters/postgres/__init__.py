@@ -1,1 +1,1 @@
-"""Queues in PostgreSQL, each as its documentation says it is fastest in one process."""
+"""Queues on PostgreSQL, each with the fastest settings for one process in its documentation."""

@@ -6,16 +6,16 @@ import logging
 
 from chancy import Chancy, Queue, Worker, job
 
-from benchmarks.adapters.shapes import OnLoop, pieces
-from benchmarks.tally import Row
+from benchmarks.adapters.base import AsyncAdapter, split_jobs
+from benchmarks.start_log import StartLogRow
 
 CONCURRENCY = 500
 
-ROW: list[Row] = []
-"""Jobs name their function; what it needs it finds here."""
+ROW: list[StartLogRow] = []
+"""The start log row of this process. Jobs name a global function, which finds the row here."""
 
 
-async def _noop(*, sent: float, text: str) -> None:  # noqa: ARG001 - as it was sent
+async def _noop(*, sent: float, text: str) -> None:  # noqa: ARG001 - sent as an argument
     for row in ROW:
         row(sent)
 
@@ -23,7 +23,7 @@ async def _noop(*, sent: float, text: str) -> None:  # noqa: ARG001 - as it was 
 noop = job()(_noop)
 
 
-class ChancyQueue(OnLoop):
+class ChancyQueue(AsyncAdapter):
     settings = f"AsyncExecutor; uvloop; concurrency={CONCURRENCY}, eager_polling"
     acknowledges = "marks the job done after it ran; a dead worker's jobs run again with its recovery plugin"
 
@@ -46,11 +46,11 @@ class ChancyQueue(OnLoop):
 
     async def send_many(self, jobs: int, text: str = "") -> None:
         one = noop.job.with_kwargs(sent=0.0, text=text)
-        for piece in pieces(jobs):
+        for piece in split_jobs(jobs):
             async for _ in self._chancy.push_many([one] * piece):
                 pass
 
-    async def serve(self, row: Row) -> None:
+    async def serve(self, row: StartLogRow) -> None:
         ROW.append(row)
         async with Worker(self._chancy) as worker:
             await worker.wait_for_shutdown()

@@ -10,14 +10,14 @@ from pgqueuer import PgQueuer, Queries
 from pgqueuer.db import AsyncpgPoolDriver
 from pgqueuer.models import Job
 
-from benchmarks.adapters.shapes import OnLoop, pieces
-from benchmarks.tally import Row
+from benchmarks.adapters.base import AsyncAdapter, split_jobs
+from benchmarks.start_log import StartLogRow
 
 BATCH = 1_000
 CONNECTIONS = 10
 
 
-class PgQueuerQueue(OnLoop):
+class PgQueuerQueue(AsyncAdapter):
     settings = (
         f"AsyncpgPoolDriver, {CONNECTIONS} connections; uvloop; batch_size={BATCH}, durable (its default)"
     )
@@ -35,10 +35,10 @@ class PgQueuerQueue(OnLoop):
 
     async def send_many(self, jobs: int, text: str = "") -> None:
         payload = _payload(0.0, text)
-        for piece in pieces(jobs):
+        for piece in split_jobs(jobs):
             await self._queries.enqueue(["noop"] * piece, [payload] * piece, [0] * piece)
 
-    async def serve(self, row: Row) -> None:
+    async def serve(self, row: StartLogRow) -> None:
         runner = PgQueuer(AsyncpgPoolDriver(self._pool))
 
         async def noop(job: Job) -> None:

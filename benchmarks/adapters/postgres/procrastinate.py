@@ -6,22 +6,22 @@ import logging
 
 from procrastinate import App, PsycopgConnector
 
-from benchmarks.adapters.shapes import OnLoop, Started, nobody, pieces
-from benchmarks.tally import Row
+from benchmarks.adapters.base import AsyncAdapter, Started, ignore_start, split_jobs
+from benchmarks.start_log import StartLogRow
 
 CONCURRENCY = 20
 
 
-class Procrastinate(OnLoop):
+class Procrastinate(AsyncAdapter):
     settings = f"PsycopgConnector; uvloop; concurrency={CONCURRENCY}, done jobs deleted"
     acknowledges = "deletes the job after it ran; a dead worker's jobs wait for a task of the user's"
 
     async def connect(self, url: str) -> None:
         logging.disable(logging.WARNING)
         self._app = App(connector=PsycopgConnector(conninfo=url, max_size=CONCURRENCY + 2))
-        self._started: Started = nobody
+        self._started: Started = ignore_start
 
-        async def noop(sent: float, text: str) -> None:  # noqa: ARG001 - as it was sent
+        async def noop(sent: float, text: str) -> None:  # noqa: ARG001 - sent as an argument
             self._started(sent)
 
         self._noop = self._app.task(name="noop")(noop)
@@ -33,10 +33,10 @@ class Procrastinate(OnLoop):
         await self._noop.defer_async(sent=sent, text=text)
 
     async def send_many(self, jobs: int, text: str = "") -> None:
-        for piece in pieces(jobs):
+        for piece in split_jobs(jobs):
             await self._noop.batch_defer_async(*({"sent": 0.0, "text": text} for _ in range(piece)))
 
-    async def serve(self, row: Row) -> None:
+    async def serve(self, row: StartLogRow) -> None:
         self._started = row
         await self._app.run_worker_async(
             concurrency=CONCURRENCY, delete_jobs="successful", install_signal_handlers=False

@@ -1,1 +1,1 @@
-"""Queues on Redis, each as its documentation says it is fastest in one process."""
+"""Queues on Redis, each with the fastest settings for one process in its documentation."""

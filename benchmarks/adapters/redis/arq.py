@@ -1,4 +1,4 @@
-"""ARQ: polls a sorted set, so how often decides."""
+"""ARQ: it polls a sorted set, so the poll interval determines its speed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from arq import create_pool, func
 from arq.connections import RedisSettings
 from arq.worker import Worker
 
-from benchmarks.adapters.shapes import OnLoop
-from benchmarks.tally import Row
+from benchmarks.adapters.base import AsyncAdapter
+from benchmarks.start_log import StartLogRow
 
 MAX_JOBS = 100
 POLL = 0.01
 
 
-class Arq(OnLoop):
+class Arq(AsyncAdapter):
     settings = f"uvloop; max_jobs={MAX_JOBS}, poll_delay={POLL} s, keep_result=0, log_results off"
     acknowledges = "removes the job after it ran; a dead worker's jobs run again"
 
@@ -27,8 +27,8 @@ class Arq(OnLoop):
     async def send(self, sent: float, text: str = "") -> None:
         await self._pool.enqueue_job("noop", sent, text)
 
-    async def serve(self, row: Row) -> None:
-        async def noop(_: dict[Any, Any], sent: float, text: str) -> None:  # noqa: ARG001 - as it was sent
+    async def serve(self, row: StartLogRow) -> None:
+        async def noop(_: dict[Any, Any], sent: float, text: str) -> None:  # noqa: ARG001 - sent as an argument
             row(sent)
 
         worker = Worker(

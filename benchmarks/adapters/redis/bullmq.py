@@ -1,4 +1,4 @@
-"""BullMQ for Python: the same scripts on the server, another client."""
+"""BullMQ for Python: the same Lua scripts as on Node, with another client."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 from bullmq import Queue, Worker
 
-from benchmarks.adapters.shapes import OnLoop, pieces
-from benchmarks.tally import Row
+from benchmarks.adapters.base import AsyncAdapter, split_jobs
+from benchmarks.start_log import StartLogRow
 
 CONCURRENCY = 20
-FORGOTTEN = {"removeOnComplete": True}
+REMOVAL_OPTIONS = {"removeOnComplete": True}
 
 
-class Bull(OnLoop):
+class BullMQPython(AsyncAdapter):
     settings = f"uvloop; concurrency={CONCURRENCY}, removeOnComplete"
     acknowledges = "removes the job after it ran; a dead worker's jobs run again"
 
@@ -23,16 +23,16 @@ class Bull(OnLoop):
         self._queue = Queue("bench", {"connection": url})
 
     async def send(self, sent: float, text: str = "") -> None:
-        await self._queue.add("noop", {"sent": sent, "text": text}, FORGOTTEN)
+        await self._queue.add("noop", {"sent": sent, "text": text}, REMOVAL_OPTIONS)
 
     async def send_many(self, jobs: int, text: str = "") -> None:
         data = {"sent": 0.0, "text": text}
-        for piece in pieces(jobs):
+        for piece in split_jobs(jobs):
             await self._queue.addBulk(
-                [{"name": "noop", "data": data, "opts": FORGOTTEN} for _ in range(piece)]
+                [{"name": "noop", "data": data, "opts": REMOVAL_OPTIONS} for _ in range(piece)]
             )
 
-    async def serve(self, row: Row) -> None:
+    async def serve(self, row: StartLogRow) -> None:
         async def noop(job: Any, _: str) -> None:
             row(job.data["sent"])
 

@@ -1,11 +1,11 @@
-"""BullMQ's flows on Node: trees of jobs, children first."""
+"""Flows of BullMQ on Node: trees of jobs, children first."""
 
 from __future__ import annotations
 
-from benchmarks.adapters.redis.bullmq_node import OnNode
+from benchmarks.adapters.redis.bullmq_node import NodeAdapter
 
 
-class BullFlows(OnNode):
+class BullMQFlows(NodeAdapter):
     script = "flows.mjs"
     settings = (
         "Node, ioredis; concurrency=100, removeOnComplete; FlowProducer, chains by addBulk; a tree is fixed"

@@ -1,8 +1,7 @@
-"""BullMQ on Node: the fastest queue on Redis that is known, in the language it is written for.
+"""BullMQ on Node: the fastest known queue on Redis, in its native language.
 
-Its producer is a Node process that is told what to do by a line and says when it has; its worker takes the
-place of the Python process that was started for it.
-"""
+The producer is a Node process. It reads commands line by line and answers each when it is done. The
+worker replaces the Python process that was started for it (exec)."""
 
 from __future__ import annotations
 
@@ -16,17 +15,17 @@ from typing import Any
 
 from tests.servers.program import ends_with_us
 
-from benchmarks.tally import Row
+from benchmarks.start_log import StartLogRow
 
 FOLDER = Path(__file__).parents[2] / "node"
 INSTALL = ("npm", "install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund")
 
 
 QUEUES = frozenset({"bullmq-node", "bullmq-flows"})
-"""Those that need what `install` installs."""
+"""Queues that need the packages of `install`."""
 
 
-class OnNode:
+class NodeAdapter:
     script: str
 
     def open(self, url: str) -> None:
@@ -34,7 +33,7 @@ class OnNode:
         self._sender: subprocess.Popen[str] | None = None
 
     def ask(self, what: str, **details: Any) -> str:
-        """What it answers when it has done it."""
+        """Sends a command to the Node process and returns its answer, which means that it is done."""
         if self._sender is None:
             self._sender = subprocess.Popen(
                 [node(), str(FOLDER / self.script), "send", self._url],
@@ -51,10 +50,10 @@ class OnNode:
             raise RuntimeError(f"the Node process ended while it was asked: {what}")
         return answer
 
-    def work(self, row: Row) -> None:
+    def work(self, row: StartLogRow) -> None:
         said = ["work", self._url, str(row.tally.path), str(row.number), str(row.tally.room)]
         program = node()
-        os.execv(program, [program, str(FOLDER / self.script), *said])  # noqa: S606 - nothing of a shell is meant
+        os.execv(program, [program, str(FOLDER / self.script), *said])  # noqa: S606 - no shell needed
 
     def close(self) -> None:
         if self._sender is not None:
@@ -62,8 +61,8 @@ class OnNode:
             self._sender.wait()
 
 
-class BullNode(OnNode):
-    script = "bull.mjs"
+class BullMQNode(NodeAdapter):
+    script = "bullmq.mjs"
     settings = "Node, ioredis; concurrency=100, removeOnComplete; bulk by 1 000"
     acknowledges = "removes the job after it ran; a dead worker's jobs run again"
 
@@ -93,6 +92,6 @@ def node() -> str:
 
 
 def install() -> None:
-    """What the lock file pins, once."""
+    """Installs the packages of the lock file, once."""
     if not (FOLDER / "node_modules" / "bullmq").exists():
         subprocess.run(INSTALL, cwd=FOLDER, check=True, stdout=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""Celery on Redis, one process without a pool: the quickest it does nothing in."""
+"""Celery on Redis: one process without a pool, its fastest setting for no-op jobs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 import celery
 
-from benchmarks.adapters.shapes import Blocking, Started, nobody
-from benchmarks.tally import Row
+from benchmarks.adapters.base import BlockingAdapter, Started, ignore_start
+from benchmarks.start_log import StartLogRow
 
 PREFETCH = 1_000
 
-WITHOUT: dict[str, Any] = {
+WORKER_OPTIONS: dict[str, Any] = {
     "pool": "solo",
     "loglevel": "ERROR",
     "without_gossip": True,
@@ -20,7 +20,7 @@ WITHOUT: dict[str, Any] = {
 }
 
 
-def configured(app: celery.Celery) -> celery.Celery:
+def configure_app(app: celery.Celery) -> celery.Celery:
     app.conf.update(
         task_ignore_result=True,
         worker_prefetch_multiplier=PREFETCH,
@@ -31,7 +31,7 @@ def configured(app: celery.Celery) -> celery.Celery:
     return app
 
 
-class CeleryOnRedis(Blocking):
+class CeleryOnRedis(BlockingAdapter):
     settings = (
         f"pool=solo, prefetch {PREFETCH}, results ignored, no gossip, mingle or heartbeat, no events, rate"
         " limits off"
@@ -39,10 +39,10 @@ class CeleryOnRedis(Blocking):
     acknowledges = "acknowledges just before the job runs (its default): a crash loses it"
 
     def open(self, url: str) -> None:
-        self._app = configured(celery.Celery("bench", broker=url))
-        self._started: Started = nobody
+        self._app = configure_app(celery.Celery("bench", broker=url))
+        self._started: Started = ignore_start
 
-        def noop(sent: float, text: str) -> None:  # noqa: ARG001 - as it was sent
+        def noop(sent: float, text: str) -> None:  # noqa: ARG001 - sent as an argument
             self._started(sent)
 
         self._noop = self._app.task(name="noop")(noop)
@@ -50,9 +50,9 @@ class CeleryOnRedis(Blocking):
     def send(self, sent: float, text: str = "") -> None:
         self._noop.delay(sent, text)
 
-    def work(self, row: Row) -> None:
+    def work(self, row: StartLogRow) -> None:
         self._started = row
-        self._app.Worker(**WITHOUT).start()
+        self._app.Worker(**WORKER_OPTIONS).start()
 
     def close(self) -> None:
         self._app.close()

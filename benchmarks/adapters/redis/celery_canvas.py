@@ -1,4 +1,4 @@
-"""Celery's canvas on Redis: chains, and a chord whose parts are counted in its result backend."""
+"""Celery's canvas on Redis: chains, and a chord that counts its parts in the result backend."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import celery
 from celery import chain, group
 from celery.canvas import Signature
 
-from benchmarks.adapters.redis.celery import WITHOUT, configured
-from benchmarks.adapters.shapes import Started, nobody
-from benchmarks.tally import Row
+from benchmarks.adapters.base import Started, ignore_start
+from benchmarks.adapters.redis.celery import WORKER_OPTIONS, configure_app
+from benchmarks.start_log import StartLogRow
 
-PATIENCE = 120.0
+RESULT_TIMEOUT_SECONDS = 120.0
 
 
-class Canvas:
+class CeleryCanvas:
     settings = (
         "as Celery's worker here; Redis as result backend, results kept only where somebody reads them: of a"
         " chain's last step when it is waited for, and of a chord's parts; a canvas is fixed when it is sent"
@@ -24,8 +24,8 @@ class Canvas:
     )
 
     def open(self, url: str) -> None:
-        self._app = configured(celery.Celery("bench", broker=url, backend=url))
-        self._started: Started = nobody
+        self._app = configure_app(celery.Celery("bench", broker=url, backend=url))
+        self._started: Started = ignore_start
         self._register()
 
     def _register(self) -> None:
@@ -59,16 +59,16 @@ class Canvas:
             self._chain(steps, self._step.s()).apply_async()
 
     def run_chain(self, steps: int) -> int:
-        return int(self._chain(steps, self._last.s()).apply_async().get(timeout=PATIENCE))
+        return int(self._chain(steps, self._last.s()).apply_async().get(timeout=RESULT_TIMEOUT_SECONDS))
 
     def run_fan_out(self, width: int) -> int:
         pieces = group(self._piece.si(number) for number in range(width))
         whole = chain(self._split.si(), pieces, self._join.s())
-        return int(whole.apply_async().get(timeout=PATIENCE))
+        return int(whole.apply_async().get(timeout=RESULT_TIMEOUT_SECONDS))
 
-    def work(self, row: Row) -> None:
+    def work(self, row: StartLogRow) -> None:
         self._started = row
-        self._app.Worker(**WITHOUT).start()
+        self._app.Worker(**WORKER_OPTIONS).start()
 
     def close(self) -> None:
         self._app.close()

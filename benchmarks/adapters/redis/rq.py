@@ -1,4 +1,4 @@
-"""RQ, with the worker that does not fork a process for every job."""
+"""RQ, with the worker that does not fork per job."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import logging
 import redis
 from rq import Queue, SimpleWorker
 
-from benchmarks.adapters.shapes import Blocking, pieces
-from benchmarks.tally import Row
+from benchmarks.adapters.base import BlockingAdapter, split_jobs
+from benchmarks.start_log import StartLogRow
 
-ROW: list[Row] = []
-"""Jobs name their function; what it needs it finds here."""
+ROW: list[StartLogRow] = []
+"""The start log row of this process. Jobs name a global function, which finds the row here."""
 
 
-def noop(sent: float, text: str) -> None:  # noqa: ARG001 - as it was sent
+def noop(sent: float, text: str) -> None:  # noqa: ARG001 - sent as an argument
     for row in ROW:
         row(sent)
 
 
-class RQ(Blocking):
+class RQ(BlockingAdapter):
     settings = "SimpleWorker (no fork per job), results dropped (result_ttl=0)"
     acknowledges = "removes the job after it ran; a dead worker's jobs are put to the failed ones"
 
@@ -34,11 +34,11 @@ class RQ(Blocking):
         self.preload(jobs)
 
     def preload(self, jobs: int, text: str = "") -> None:
-        for piece in pieces(jobs):
+        for piece in split_jobs(jobs):
             data = [Queue.prepare_data(noop, (0.0, text), result_ttl=0) for _ in range(piece)]
             self._queue.enqueue_many(data)
 
-    def work(self, row: Row) -> None:
+    def work(self, row: StartLogRow) -> None:
         ROW.append(row)
         SimpleWorker([self._queue], connection=self._queue.connection).work()
 

@@ -1,4 +1,4 @@
-"""Taskiq: a list, which forgets, and a stream, which acknowledges."""
+"""Taskiq: a list, which loses jobs of a crashed worker, and a stream, which acknowledges."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from taskiq import AsyncBroker
 from taskiq.api import run_receiver_task
 from taskiq_redis import ListQueueBroker, RedisStreamBroker
 
-from benchmarks.adapters.shapes import OnLoop, Started, nobody
-from benchmarks.tally import Row
+from benchmarks.adapters.base import AsyncAdapter, Started, ignore_start
+from benchmarks.start_log import StartLogRow
 
 MAX_TASKS = 100
 
 
-class TaskiqList(OnLoop):
+class TaskiqList(AsyncAdapter):
     settings = f"ListQueueBroker; uvloop; max_async_tasks={MAX_TASKS} (its default), parameters not validated"
     acknowledges = "deletes the job before it runs: a crash loses it"
 
@@ -24,9 +24,9 @@ class TaskiqList(OnLoop):
     async def connect(self, url: str) -> None:
         logging.disable(logging.WARNING)
         self._broker = self._broker_on(url)
-        self._started: Started = nobody
+        self._started: Started = ignore_start
 
-        async def noop(sent: float, text: str) -> None:  # noqa: ARG001 - as it was sent
+        async def noop(sent: float, text: str) -> None:  # noqa: ARG001 - sent as an argument
             self._started(sent)
 
         self._noop = self._broker.task(task_name="noop")(noop)
@@ -35,7 +35,7 @@ class TaskiqList(OnLoop):
     async def send(self, sent: float, text: str = "") -> None:
         await self._noop.kiq(sent, text)
 
-    async def serve(self, row: Row) -> None:
+    async def serve(self, row: StartLogRow) -> None:
         self._started = row
         await run_receiver_task(self._broker, max_async_tasks=MAX_TASKS, validate_params=False)
 

@@ -1,1 +1,1 @@
-"""Queues in a SQLite file."""
+"""Queues on SQLite."""

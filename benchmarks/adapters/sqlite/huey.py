@@ -9,7 +9,7 @@ from benchmarks.adapters.huey import HueyQueue
 _CONSUMER = "consumer: 1 worker thread, polls after 0.1 s, backing off to 10 s (its defaults)"
 
 
-class Durable(HueyQueue):
+class DurableHuey(HueyQueue):
     settings = f"SqliteHuey, WAL, synchronous=FULL (its default); {_CONSUMER}"
 
     def storage(self, url: str) -> huey.Huey:
@@ -19,7 +19,7 @@ class Durable(HueyQueue):
         self._huey.storage.close()
 
 
-class NoSync(Durable):
+class HueyWithoutSync(DurableHuey):
     settings = f"SqliteHuey, WAL, synchronous=OFF (fsync=False); {_CONSUMER}"
     acknowledges = "deletes the job before it runs: a crash loses it; a power cut loses more"
 

@@ -1,4 +1,4 @@
-"""litequeue: a queue table and its calls; the loop that uses them is ours to write."""
+"""litequeue: a queue table with functions. It has no worker, so the adapter contains the loop."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from litequeue import LiteQueue
 
-from benchmarks.adapters.shapes import Blocking
-from benchmarks.tally import Row
+from benchmarks.adapters.base import BlockingAdapter
+from benchmarks.start_log import StartLogRow
 
 POLL = 0.005
 
 
-class Litequeue(Blocking):
+class Litequeue(BlockingAdapter):
     settings = (
         f"WAL, synchronous=NORMAL (its default: a power cut loses the last jobs); polled every {POLL} s"
     )
@@ -27,7 +27,7 @@ class Litequeue(Blocking):
 
     @property
     def _queue(self) -> Any:
-        """A connection belongs to its thread."""
+        """Returns the connection of this thread; a connection cannot be shared."""
         queue = getattr(self._per_thread, "queue", None)
         if queue is None:
             queue = self._per_thread.queue = LiteQueue(self._path, timeout=60)
@@ -36,7 +36,7 @@ class Litequeue(Blocking):
     def send(self, sent: float, text: str = "") -> None:
         self._queue.put(json.dumps({"sent": sent, "text": text}))
 
-    def work(self, row: Row) -> None:
+    def work(self, row: StartLogRow) -> None:
         queue = self._queue
         while True:
             message = queue.pop()
@@ -44,5 +44,5 @@ class Litequeue(Blocking):
                 time.sleep(POLL)
                 continue
             row(json.loads(message.data)["sent"])
-            claim = getattr(message, "claim_id", None)  # asked for since 0.10
+            claim = getattr(message, "claim_id", None)  # required since 0.10
             queue.done(message.message_id, **({} if claim is None else {"claim_id": claim}))

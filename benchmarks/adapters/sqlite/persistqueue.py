@@ -1,4 +1,4 @@
-"""persist-queue's acknowledged queue; the loop that uses it is ours to write."""
+"""persist-queue's acknowledged queue. It has no worker, so the adapter contains the loop."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 import persistqueue
 from persistqueue.serializers import json as as_json
 
-from benchmarks.adapters.shapes import Blocking
-from benchmarks.tally import Row
+from benchmarks.adapters.base import BlockingAdapter
+from benchmarks.start_log import StartLogRow
 
 POLL = 0.005
 
 
-class PersistQueue(Blocking):
+class PersistQueue(BlockingAdapter):
     settings = f"SQLiteAckQueue, WAL, synchronous=FULL (its default), JSON; polled every {POLL} s"
     acknowledges = "marks the job acknowledged after it ran; resumes the rest at the next start"
 
@@ -23,7 +23,7 @@ class PersistQueue(Blocking):
     def send(self, sent: float, text: str = "") -> None:
         self._queue.put({"sent": sent, "text": text})
 
-    def work(self, row: Row) -> None:
+    def work(self, row: StartLogRow) -> None:
         while True:
             try:
                 item = self._queue.get(block=False, raw=True)

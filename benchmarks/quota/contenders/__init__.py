@@ -1,4 +1,4 @@
-"""Who takes part: how its processes are started, and why its settings are the best its documentation has."""
+"""The contenders: how their processes start, and why their settings are the best in their documentation."""
 
 from __future__ import annotations
 
@@ -6,24 +6,27 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks.quota.setting import Setting
+from benchmarks.quota.process_settings import ProcessSettings
 
 SLOTS = 40
-"""Calls under way at most, for everybody; fewer where the provider limits them and nothing else does."""
+"""Maximum concurrent calls of every contender; fewer if only the provider limits the concurrency."""
 
 CELERY_SLOTS = 12
-"""Its limiter spreads the calls, so that fewer than five are under way. More slots would only make it fetch
-more jobs, and each job that waits in a worker keeps a timer running there."""
+"""Celery's limiter spreads the calls, so that fewer than five run at once. More slots would only make it
+prefetch more jobs, and each job that waits in a worker keeps a timer running there."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """work: the command of its worker processes, of which `processes` are started. ready: what each prints
-    `times` once it waits for jobs. enqueue: the command that hands it the jobs, unless it brings them."""
+    """One contender.
+
+    `work` is the command of its worker processes, and `processes` their number. Each prints `ready`
+    `times` times when it waits for jobs. `enqueue` is the command that enqueues the jobs; None if the
+    workers create them."""
 
     name: str
     settings: str
-    work: Callable[[Setting], list[str]]
+    work: Callable[[ProcessSettings], list[str]]
     ready: str = "ready"
     times: int = 1
     processes: int = 1
@@ -37,21 +40,21 @@ def _module(name: str, *words: str) -> list[str]:
     return [sys.executable, "-m", f"benchmarks.quota.contenders.{name}", *words]
 
 
-def _tidemill(setting: Setting) -> list[str]:
-    app = "benchmarks.quota.contenders.ours:app"
+def _tidemill(setting: ProcessSettings) -> list[str]:
+    app = "benchmarks.quota.contenders.tidemill_app:app"
     return [sys.executable, "-m", "tidemill", "worker", app, "--processes", str(setting.workers)]
 
 
-def _celery(setting: Setting) -> list[str]:
-    """One worker: `rate_limit` holds for each worker by itself, and so does `--concurrency`."""
+def _celery(setting: ProcessSettings) -> list[str]:
+    """Returns the command of one worker; `rate_limit` and `--concurrency` apply per worker."""
     each = max(1, (setting.account.at_once or CELERY_SLOTS) // setting.workers)
     app = ["-A", "benchmarks.quota.contenders.celery_app:app"]
     how = ["--pool=gevent", f"--concurrency={each}", "--without-gossip", "--without-mingle", "-n"]
     return [sys.executable, "-m", "celery", *app, "worker", "-l", "INFO", *how, "worker%%i@%h"]
 
 
-def _rules(_: Setting) -> list[str]:
-    return _module("rules")
+def _rules(_: ProcessSettings) -> list[str]:
+    return _module("simple_limiters")
 
 
 CONTENDERS = (
@@ -65,7 +68,7 @@ CONTENDERS = (
         ready="worker started",
         times=4,
         workers=4,
-        enqueue="ours",
+        enqueue="tidemill_app",
     ),
     Contender(
         name="Celery, one worker",
@@ -95,10 +98,10 @@ CONTENDERS = (
         "strictest limit, `setGlobalConcurrency` where the provider limits calls under way; `drainDelay` of "
         "1 s, scaled, because its Python worker notices the end of a limit only then; on 429 `rateLimit` for "
         "as long as the answer says, exponential backoff (1 s doubled, scaled), attempts enough; Redis",
-        work=lambda _: _module("bull"),
+        work=lambda _: _module("bullmq_worker"),
         processes=4,
         workers=4,
-        enqueue="bull",
+        enqueue="bullmq_worker",
         needs_redis=True,
     ),
     Contender(

@@ -8,18 +8,18 @@ from typing import Any
 from celery import Celery
 from celery.utils.time import get_exponential_backoff_interval
 
-from benchmarks.quota.calling import REFUSED, blocking_client, request
-from benchmarks.quota.setting import Setting
+from benchmarks.quota.process_settings import ProcessSettings
+from benchmarks.quota.provider_client import STATUS_REFUSED, build_request, create_blocking_client
 
-setting = Setting.here()
+setting = ProcessSettings.here()
 app = Celery("quota", broker=f"redis://127.0.0.1:{setting.redis}/0")
 app.conf.update(
     task_ignore_result=True,
     broker_connection_retry_on_startup=True,
-    # Where not the rate but the number of slots limits, its default keeps them busier.
+    # If concurrency is the limit instead of the rate, the default prefetch keeps the slots busier.
     worker_prefetch_multiplier=1 if setting.account.at_once is None else 4,
 )
-calls = blocking_client(setting)
+calls = create_blocking_client(setting)
 
 
 def _rate() -> str:
@@ -29,15 +29,15 @@ def _rate() -> str:
 
 
 def _ask(self: Any, job: int) -> None:
-    response = calls.post(**request(setting, job))
-    if response.status_code == REFUSED:
+    response = calls.post(**build_request(setting, job))
+    if response.status_code == STATUS_REFUSED:
         raise self.retry(countdown=_delay(self.request.retries))
     response.raise_for_status()
 
 
 def _delay(retries: int) -> float:
-    """As autoretry_for with retry_backoff=True, whose whole seconds cannot be scaled: so the same is drawn
-    in finer steps."""
+    """Returns a delay like autoretry_for with retry_backoff=True. Its whole seconds cannot be scaled, so
+    this draws from the same range in finer steps."""
     longest = get_exponential_backoff_interval(factor=1, retries=retries, maximum=600, full_jitter=False)
     return setting.real(random.uniform(0, longest))
 

@@ -1,26 +1,30 @@
-"""The application: the one place where a store, a client and workers are put together.
+"""The application: combines a store, a client and workers.
 
-`application` is what one has: settings, a store, a client. Each of the others is what can be done with it:
-register tasks, declare queues, pools and schedules, put something around the handlers, send jobs, look at
-them, tell others of them, work on them. `stores` picks the store, by its URL.
-"""
+`application` has the base: settings, store and client. The other modules add one part each:
+`declarations` (tasks, queues, pools, schedules, middleware), `client_api` (enqueue, inspect, plan),
+`notifications` (webhooks, alerts), `worker_api` (run workers). `stores` picks the store by its URL."""
 
 from __future__ import annotations
 
-from tidemill.app.declaring import Declares
-from tidemill.app.looking import Looks
-from tidemill.app.registering import Registers
-from tidemill.app.sending import Sends
-from tidemill.app.surrounding import Surrounds
-from tidemill.app.telling import Tells
-from tidemill.app.working import Works
+from tidemill.app.client_api import EnqueueApi, InspectionApi
+from tidemill.app.declarations import HookDeclarations, ResourceDeclarations, TaskDeclarations
+from tidemill.app.notifications import NotificationApi
+from tidemill.app.worker_api import WorkerApi
 
 
-class Tidemill(Registers, Declares, Surrounds, Sends, Looks, Works, Tells):
-    """Tasks, queues and the store they live in.
+class Tidemill(
+    TaskDeclarations,
+    ResourceDeclarations,
+    HookDeclarations,
+    EnqueueApi,
+    InspectionApi,
+    WorkerApi,
+    NotificationApi,
+):
+    """An application: tasks, queues, pools and the store of their jobs.
 
-    `url` names the store, such as `sqlite:///jobs.db`. Without it the environment does
-    (TIDEMILL_URL), or a `tidemill.toml` in the working directory, or it is `sqlite:///tidemill.db`
-    there. `config` names another TOML file. The store is opened by the first use; `async with app`
-    closes it again.
-    """
+    `url` names the store, such as `sqlite:///jobs.db`. Without `url`, the environment variable TIDEMILL_URL
+    or a `tidemill.toml` in the working directory names it. The default is `sqlite:///tidemill.db`. `config`
+    is the path of another TOML file.
+
+    The first use opens the store. `async with app` closes it at the end."""

@@ -1,9 +1,9 @@
-"""What an application has, and where it works: on one store, by one client."""
+"""Base class of the application: settings, store, client and life cycle."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -11,31 +11,45 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tidemill.app.stores import make_store
 from tidemill.client.client import Client
-from tidemill.client.portal import refuse_running
+from tidemill.client.portal import refuse_run_sync_on_loop
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
-from tidemill.core.job import Job
+from tidemill.core.jobs import Job
 from tidemill.core.queues import QueueSettings
+from tidemill.core.validation import problem_with_name
 from tidemill.errors import ConfigurationError
 from tidemill.logs import write_events
-from tidemill.settings import Settings
-from tidemill.settings.queues import declared
-from tidemill.settings.store import store_url
-from tidemill.tallies.instruments import Instruments
-from tidemill.tallies.tally import Tally
+from tidemill.metrics.instruments import MetricRegistry
+from tidemill.metrics.snapshots import SnapshotWriter
+from tidemill.settings.settings import Settings, resolve_store_url
+from tidemill.store_url import CUSTOM_STORE, StoreUrl
 from tidemill.tasks.definition import Middleware, TaskDefinition
-from tidemill.telemetry.signals import Signals
-from tidemill.urls import OWN_STORE, StoreUrl
+from tidemill.telemetry.listeners import Signals
 
 if TYPE_CHECKING:
     from tidemill.client.schedules import Schedules
     from tidemill.contract.store import Store
     from tidemill.core.pools import PoolSettings
-    from tidemill.metrics.exposition import Exposition
-    from tidemill.seam.registry import Web
-    from tidemill.tasks.classifiers import Classifiers
+    from tidemill.inspect.metrics import Exposition
+    from tidemill.notifications.config import NotificationConfig
+    from tidemill.routing.registry import WebRegistry
+    from tidemill.tasks.pools import Classifiers
     from tidemill.tasks.redaction import TaskSecrets
-    from tidemill.telling.telling import Telling
     from tidemill.worker.worker import Lifespan
+
+
+def resolve_queue_settings(
+    settings: Settings, name: str, code: Mapping[str, Any] | None = None
+) -> QueueSettings:
+    """Returns the settings of a queue: those in `code` win over the environment, the TOML file and the
+    defaults. Raises ConfigurationError with the field if a value is invalid."""
+    if problem := problem_with_name("queue", name):
+        raise ConfigurationError(problem)
+    merged = QueueSettings(**settings.queue(name) | dict(code or {}))
+    if problem := merged.problem():
+        raise ConfigurationError(f"queue {name!r}: {problem}")
+    settings.add_arguments({f"queues.{name}.{key}": value for key, value in (code or {}).items()})
+    return merged
+
 
 R = TypeVar("R")
 
@@ -51,31 +65,33 @@ class Application:
         entropy: Entropy | None = None,
     ) -> None:
         self.settings = Settings.load({"url": url or None}, config=config)
-        self.url: StoreUrl = OWN_STORE if store is not None and not url else store_url(self.settings)
+        self.url: StoreUrl = (
+            CUSTOM_STORE if store is not None and not url else resolve_store_url(self.settings)
+        )
         self.clock: Clock = clock or SystemClock()
         self.entropy: Entropy = entropy or SystemEntropy()
-        self.loaded_as: str | None = None
-        """What was typed to load it, such as `module:app`; None when a program imported it."""
+        self.application_spec: str | None = None
+        """The text that loaded it on the command line, such as `module:app`; None if it was imported."""
         self.tasks: dict[str, TaskDefinition] = {}
         self.queues: dict[str, QueueSettings] = {
-            name: declared(self.settings, name) for name in self.settings.queues
+            name: resolve_queue_settings(self.settings, name) for name in self.settings.queues
         }
         self.pools: dict[str, PoolSettings] = {}
         self._classifiers: Classifiers | None = None
         self._schedules: Schedules | None = None
-        self._telling: Telling | None = None
-        self._tells = True
-        self._web: Web | None = None
+        self._notifications: NotificationConfig | None = None
+        self._notifies = True
+        self._web: WebRegistry | None = None
         self._secrets: TaskSecrets | None = None
         self.middlewares: list[Middleware] = []
         self.declared_in_code: set[str] = set()
         """The queues of `app.queue(…)`; others may be set in the TOML file only."""
         self._lifespan: Lifespan | None = None
         self._store = store
-        self.brings_store = store is not None
-        """True when the program made the store itself: `url` then does not lead to it."""
-        self.tally = Tally(Instruments(self._wall), self._new_id)
-        """What this process counts, and the store is told."""
+        self.has_own_store = store is not None
+        """True if the program created the store itself: `url` does not lead to it then."""
+        self.snapshot_writer = SnapshotWriter(MetricRegistry(self._wall), self._new_id)
+        """Writes the metrics of this process to the store."""
         self._counting: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
         self._exposition: Exposition | None = None
         self.signals = Signals()
@@ -92,7 +108,7 @@ class Application:
 
     @property
     def secrets(self) -> TaskSecrets:
-        """What in jobs is secret, by the types of their tasks and by the setting web.redact."""
+        """Finds the secret fields of jobs, by the annotations of their tasks and the setting web.redact."""
         if self._secrets is None:
             from tidemill.tasks.redaction import TaskSecrets
 
@@ -101,14 +117,16 @@ class Application:
 
     @property
     def store(self) -> Store:
-        """The store itself, for reading (`await app.store.find(…)`) inside `async with app`."""
-        return self.client.store_here() or self._root()
+        """The store, for reading (`await app.store.find(…)`) inside `async with app`."""
+        return self.client.current_store() or self._root()
 
     async def __aenter__(self) -> Self:
         store = await self.client.store()
-        if self._tells:
-            here = asyncio.get_running_loop()
-            self._counting[here] = asyncio.create_task(self.tally.keep_telling(store), name="tidemill tally")
+        if self._notifies:
+            loop = asyncio.get_running_loop()
+            self._counting[loop] = asyncio.create_task(
+                self.snapshot_writer.write_periodically(store), name="tidemill metrics"
+            )
         return self
 
     async def __aexit__(
@@ -120,7 +138,8 @@ class Application:
         await self.close()
 
     async def close(self) -> None:
-        """Lets accepted work finish. Harmless when repeated; the next use opens the store again."""
+        """Closes the store after all accepted requests are answered. You may call it again; the next use of
+        the application opens the store again."""
         await self.client.close()
 
     def close_sync(self) -> None:
@@ -136,25 +155,29 @@ class Application:
         clock: Clock,
         entropy: Entropy,
         lifespan: Lifespan | None = None,
-        mind_waiting: Callable[[Job], None],
+        on_wait: Callable[[Job], None],
     ) -> Iterator[None]:
-        """Work on another store meanwhile: what `tidemill.testing` is built on. Tasks that were
-        registered before and after go there too. `mind_waiting` may end a wait for a job's result. Nobody
-        outside is told of what happens there."""
-        before = self._store, self.url, self.clock, self.entropy, self._lifespan, self._tells
+        """Uses another store inside the block; `tidemill.testing` is built on it.
+
+        All tasks use that store, also tasks that are registered inside the block. `on_wait` is called while a
+        caller waits for a job and may raise to end the wait. Inside the block the application sends no
+        notifications."""
+        before = self._store, self.url, self.clock, self.entropy, self._lifespan, self._notifies
         self._store, self.url, self.clock, self.entropy = store, url, clock, entropy
-        self._tells = False
+        self._notifies = False
         self._lifespan = lifespan or self._lifespan
         try:
-            with self.client.moved(clock, entropy, mind_waiting):
+            with self.client.moved(clock, entropy, on_wait):
                 yield
         finally:
-            self._store, self.url, self.clock, self.entropy, self._lifespan, self._tells = before
+            self._store, self.url, self.clock, self.entropy, self._lifespan, self._notifies = before
 
     def run_sync(self, work: Coroutine[Any, Any, R]) -> R:
-        """Run a coroutine of this application from a program without an event loop:
-        `app.run_sync(app.inspect.pause("feeds"))`. Refused on an event loop's thread: await it there."""
-        refuse_running(work)
+        """Runs a coroutine of this application from a program without an event loop, and returns its result.
+
+        `app.run_sync(app.inspect.pause("feeds"))`. On the thread of a running event loop it raises
+        ConfigurationError; await the coroutine there."""
+        refuse_run_sync_on_loop(work)
         return self.client.run_sync(lambda: work)
 
     def _wall(self) -> float:
@@ -165,8 +188,8 @@ class Application:
 
     @property
     def shares_store(self) -> bool:
-        """False when the jobs are in the memory of one process."""
-        if not self.brings_store:
+        """True if other processes can use the store. False for a store in the memory of this process."""
+        if not self.has_own_store:
             return self.url.scheme != "memory"
         from tidemill.stores.memory import MemoryStore
 
@@ -180,8 +203,9 @@ class Application:
         return self._store
 
     def _refuse_in_child(self) -> None:
-        """A store in the memory of a worker's child would take the handler's jobs, and lose them."""
-        from tidemill.worker.parent import is_child
+        """Raises ConfigurationError in a child process of a worker. It is called before a memory store is
+        used. Jobs in the memory of the child would be lost, because the worker cannot see them."""
+        from tidemill.worker.isolation.bootstrap import is_child
 
         if is_child():
             raise ConfigurationError(

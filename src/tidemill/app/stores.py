@@ -1,4 +1,4 @@
-"""Which store a URL means."""
+"""Creates the store that a URL names."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from tidemill.clock import Clock, Entropy, SystemClock
 from tidemill.errors import ConfigurationError
-from tidemill.urls import StoreUrl
+from tidemill.store_url import StoreUrl
 
 if TYPE_CHECKING:
     from tidemill.contract.store import Store
 
 
 @contextmanager
-def _from_extra(extra: str, package: str) -> Iterator[None]:
+def _requires_extra(extra: str, package: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
@@ -26,27 +26,29 @@ def _from_extra(extra: str, package: str) -> Iterator[None]:
         ) from error
 
 
-def _unless_the_systems(clock: Clock) -> Clock | None:
-    """A server has a clock of its own, the same for all its clients. Virtual time is the program's."""
+def _unless_system_clock(clock: Clock) -> Clock | None:
+    """Returns None for the system clock, so that a server store uses the clock of its server, which is the
+    same for all clients. Returns any other clock, such as the virtual clock of a test, unchanged."""
     return None if isinstance(clock, SystemClock) else clock
 
 
 def make_store(url: StoreUrl, clock: Clock, entropy: Entropy) -> Store:
-    """Imported here and nowhere else: a program pays for the one store it uses."""
+    """Returns a new store for the URL; it is not open yet. Only this function imports the store packages, so
+    a program loads only the store that it uses."""
     if url.scheme == "memory":
         from tidemill.stores.memory import MemoryStore
 
         return MemoryStore(clock=clock, entropy=entropy)
     if url.scheme.startswith("redis"):
-        with _from_extra("redis", "hiredis"):
+        with _requires_extra("redis", "hiredis"):
             from tidemill.stores.redis import RedisStore
 
-        return RedisStore(url.server, clock=_unless_the_systems(clock), entropy=entropy)
+        return RedisStore(url.server, clock=_unless_system_clock(clock), entropy=entropy)
     if url.scheme.startswith("postgres"):
-        with _from_extra("postgres", "asyncpg"):
+        with _requires_extra("postgres", "asyncpg"):
             from tidemill.stores.postgres import PostgresStore
 
-        return PostgresStore(url.server, clock=_unless_the_systems(clock), entropy=entropy)
+        return PostgresStore(url.server, clock=_unless_system_clock(clock), entropy=entropy)
     from tidemill.stores.sqlite import SqliteStore
 
     return SqliteStore(url.path, mode=url.mode, clock=clock, entropy=entropy)

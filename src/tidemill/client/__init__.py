@@ -1,6 +1,5 @@
-"""Making jobs and following them.
+"""Creates jobs and waits for their results.
 
-A `Task` turns a call into a `JobRequest`; the `Client` sends requests to the store and
-hands out `JobHandle`s. Every event loop has its own session with the store, because
-futures and wake-ups belong to a loop; programs without a loop share one kept by a thread.
-"""
+A `Task` turns a call into a `JobRequest`. The `Client` sends requests to the store and returns
+`JobHandle`s. Every event loop has its own session with the store, because futures and wake-ups belong to
+a loop. Programs without a loop share the loop of a background thread (`portal`)."""

@@ -1,4 +1,4 @@
-"""The client: sends requests, and knows the store of the loop it is called from."""
+"""The client: sends job requests to the store. Each event loop has its own session with the store."""
 
 from __future__ import annotations
 
@@ -10,36 +10,47 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidemill.client.bulk import Chunk, chunks
-from tidemill.client.enqueuer import DEADLINE, FIRST_PAUSE, LONGEST_PAUSE, gave_up, naming
-from tidemill.client.handle import JobHandle
-from tidemill.client.portal import Portal, refuse_on_a_loop
-from tidemill.client.request import JobRequest, RequestMaker
-from tidemill.client.sessions import Session, Sessions
+from tidemill.client.enqueuer import (
+    ENQUEUE_DEADLINE_SECONDS,
+    FIRST_RETRY_SECONDS,
+    MAX_RETRY_SECONDS,
+    add_ids_to_errors,
+    enqueue_deadline_error,
+)
+from tidemill.client.job_handle import JobHandle
+from tidemill.client.portal import Portal, refuse_on_loop
+from tidemill.client.request import JobRequest, RequestBuilder, RequestChunk, split_requests
+from tidemill.client.store_sessions import StoreSession, StoreSessions
 from tidemill.clock import Clock, Entropy
-from tidemill.core.job import Group, Job
-from tidemill.core.queues import Inserted, QueueSettings, Verdict
-from tidemill.core.traces import trace_id
+from tidemill.core.jobs import Job, JobGroup, trace_id
+from tidemill.core.queues import InsertResult, InsertVerdict, QueueSettings
 from tidemill.errors import EnqueueError, InvalidJob, QueueFull, StoreUnavailable
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.telemetry.job_events import JobEnqueued
-from tidemill.telemetry.signals import Signals
+from tidemill.telemetry.listeners import Signals
 
 if TYPE_CHECKING:
-    from tidemill.contract.store import Blocking, Store
+    from tidemill.contract.store import BlockingVerbs, Store
     from tidemill.core.pools import PoolSettings
-    from tidemill.telemetry.tracing import Tracing
+    from tidemill.telemetry.otel import EnqueueTracer
+
 
 R = TypeVar("R")
 T = TypeVar("T")
 
 
-def _wait_on(_: Job) -> None:
-    """A worker may come at any time."""
+def _wait_without_limit(_: Job) -> None:
+    """Does nothing. This is the default of `Client.on_wait`, which is called while a caller waits for a
+    result and may raise to end the wait. By default the wait goes on, because a worker may start at any
+    time."""
 
 
 class Client:
-    """`tasks`, `queues` and `pools` are the application's own mappings and may still grow."""
+    """Sends jobs to the store and returns their handles.
+
+    `store` is a function that returns the application's store. `tasks`, `queues` and `pools` map names to
+    definitions and settings. They are the application's own dicts, not copies, so later declarations appear
+    in them."""
 
     def __init__(
         self,
@@ -53,90 +64,96 @@ class Client:
         signals: Signals,
     ) -> None:
         self.tasks = tasks
-        self.requests = RequestMaker(clock, entropy, signals)
+        self.requests = RequestBuilder(clock, entropy, signals)
         self._clock, self.signals = clock, signals
-        self._sessions = Sessions(store, queues, pools)
+        self._sessions = StoreSessions(store, queues, pools)
         self._portal = Portal()
-        self._blocking: Blocking | None = None
-        self.mind_waiting: Callable[[Job], None] = _wait_on
-        """Asked now and then while somebody waits for a job; raises where nothing will ever run it."""
-        self.tracing: Tracing | None = None
-        """Who has a span made of every sending; nobody unless `tidemill.telemetry.otel` is used."""
+        self._blocking: BlockingVerbs | None = None
+        self.on_wait: Callable[[Job], None] = _wait_without_limit
+        """Called regularly while a caller waits for a job; raises if no worker will ever run it."""
+        self.tracing: EnqueueTracer | None = None
+        """Creates a span for every enqueue; None unless `tidemill.telemetry.otel` is used."""
         _CLIENTS.add(self)
 
     async def store(self, *, declare: bool = True) -> Store:
-        """The running loop's store, opened."""
+        """Returns the store of the running event loop and opens it if necessary. `declare=False`: opening
+        does not write the declared queues and pools to the store."""
         return (await self.session(declare=declare)).store
 
-    async def look(self) -> Store:
-        """The same to read one thing: queues and pools are declared by whoever uses it next."""
-        return (self._sessions.here() or await self._sessions.look()).store
+    async def store_for_reading(self) -> Store:
+        """Returns the store of the running event loop, for reading, and opens it if necessary. Declared
+        queues and pools are not written to the store now, but at the next call of `store`."""
+        return (self._sessions.current() or await self._sessions.open_for_reading()).store
 
-    async def session(self, *, declare: bool = True) -> Session:
-        return self._sessions.here() or await self._sessions.open(declare=declare)
+    async def session(self, *, declare: bool = True) -> StoreSession:
+        return self._sessions.current() or await self._sessions.open(declare=declare)
 
     @property
-    def place(self) -> object:
-        """Stands for the store it works on: another one while it is `moved`."""
+    def store_identity(self) -> object:
+        """An object that identifies the current store. Compare it with `is`: the same object means the same
+        store. Inside a block of `moved`, in which tests use another store, it is another object."""
         return self._sessions
 
-    def store_here(self) -> Store | None:
-        """The running loop's store, if there is one."""
+    def current_store(self) -> Store | None:
+        """Returns the store of the running event loop; None if that store is not open or no loop runs."""
         try:
-            return self._sessions.store_here()
+            return self._sessions.current_store()
         except RuntimeError:
             return None
 
     def settings_changed(self) -> None:
-        """A queue or a pool was added: the next use of the store declares it."""
+        """Records that a queue or pool was added or changed. The next use of the store writes the
+        declarations to it."""
         self._blocking = None
         self._sessions.settings_changed()
 
     @contextmanager
-    def moved(self, clock: Clock, entropy: Entropy, mind_waiting: Callable[[Job], None]) -> Iterator[None]:
-        """Begin anew, and take up the old sessions afterwards. For tests: tasks hold on to their
-        client, so it is the client that moves. Whoever moved it closes it before the end."""
-        before = self._clock, self._sessions, self._portal, self._blocking, self.mind_waiting
-        self._clock, self._sessions, self._portal, self._blocking, self.mind_waiting = (
-            clock,
-            self._sessions.anew(),
-            Portal(),
-            None,
-            mind_waiting,
-        )
+    def moved(self, clock: Clock, entropy: Entropy, on_wait: Callable[[Job], None]) -> Iterator[None]:
+        """For tests: inside the block the client uses new store sessions and the given `clock`, `entropy` and
+        `on_wait`. The end of the block restores the old ones. `on_wait` is called while a caller waits for a
+        job.
+
+        `Application.moved` replaces the store and calls this. Call `close` before the block ends."""
+        before = self._clock, self._sessions, self._portal, self._blocking, self.on_wait
+        self._clock, self._sessions, self.on_wait = clock, self._sessions.reopened(), on_wait
+        self._portal, self._blocking = Portal(), None
         try:
             with self.requests.moved(clock, entropy):
                 yield
         finally:
-            self._clock, self._sessions, self._portal, self._blocking, self.mind_waiting = before
+            self._clock, self._sessions, self._portal, self._blocking, self.on_wait = before
 
     async def close(self) -> None:
-        """Close the running loop's session and the portal's. Both open again when they are needed."""
-        if self._portal.started and not self._portal.is_here():  # it cannot wait for its own end
+        """Closes the session of the running event loop, and that of the background thread for blocking calls.
+        The next use opens them again."""
+        if self._portal.started and not self._portal.is_here():  # the portal cannot wait for itself
             await asyncio.to_thread(self.close_sync)
         self._blocking = None
         await self._sessions.close()
 
     def close_sync(self) -> None:
-        refuse_on_a_loop("close")
+        refuse_on_loop("close")
         self._blocking = None
         if self._portal.started:
             self._portal.run(self._sessions.close)
             self._portal.stop()
 
     def run_sync(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine of this client from a program without a loop."""
+        """Runs a coroutine of this client from a program without an event loop, and returns its result.
+        `work` creates the coroutine."""
         return self._portal.run(work)
 
-    def blocking(self) -> Blocking | None:
-        """The store's own blocking verbs, opened; None when it has none."""
+    def blocking(self) -> BlockingVerbs | None:
+        """Returns the blocking methods of the store, and opens the store if necessary. None if the store has
+        no blocking methods."""
         if self._blocking is None:
-            here = self.store_here() if self._portal.is_here() else None
-            self._blocking = here.blocking if here else self._portal.run(self._open_blocking)
+            store = self.current_store() if self._portal.is_here() else None
+            self._blocking = store.blocking if store else self._portal.run(self._open_blocking)
         return self._blocking
 
     def opened(self) -> Store:
-        """The store as programs without an event loop have it."""
+        """Returns the store of the background event loop, which serves programs without a loop. Opens the
+        store if necessary."""
         return self._portal.run(self.store)
 
     def enqueue(self, request: JobRequest[R]) -> Coroutine[Any, Any, JobHandle[R]]:
@@ -147,8 +164,8 @@ class Client:
             return await self._enqueue(traced)
 
     async def _enqueue(self, request: JobRequest[R]) -> JobHandle[R]:
-        answers = await self._insert((Group(request.queue, (request.job,)),))
-        self._tell((request,), answers[0])
+        answers = await self._insert((JobGroup(request.queue, (request.job,)),))
+        self._emit_enqueued((request,), answers[0])
         return self._handle(request, answers[0][0])
 
     def enqueue_sync(self, request: JobRequest[R]) -> JobHandle[R]:
@@ -158,168 +175,172 @@ class Client:
             return self._enqueue_sync(traced)
 
     def _enqueue_sync(self, request: JobRequest[R]) -> JobHandle[R]:
-        answers = self._insert_sync((Group(request.queue, (request.job,)),))
-        self._tell((request,), answers[0])
+        answers = self._insert_sync((JobGroup(request.queue, (request.job,)),))
+        self._emit_enqueued((request,), answers[0])
         return self._handle(request, answers[0][0])
 
     @contextmanager
     def traced(self, request: JobRequest[R]) -> Iterator[JobRequest[R]]:
-        """The request as it is sent, within its span where somebody traces."""
+        """Context manager that yields the request to send. If tracing is on, the block runs inside a span,
+        and the yielded request is a copy that carries the trace context."""
         if self.tracing is None:
             yield request
             return
-        with self.tracing.sending(request.queue, request.job) as job:
+        with self.tracing.trace_enqueue(request.queue, request.job) as job:
             yield JobRequest(request.queue, job)
 
-    def trace_here(self) -> str | None:
-        """Where the caller is in its trace, where somebody traces."""
-        return None if self.tracing is None else self.tracing.here()
+    def current_trace(self) -> str | None:
+        """Returns the caller's trace context (`traceparent`); None if tracing is off or no span is active."""
+        return None if self.tracing is None else self.tracing.current_trace()
 
     @contextmanager
     def _all_traced(self, requests: Iterable[JobRequest[R]]) -> Iterator[Iterable[JobRequest[R]]]:
         if self.tracing is None:
             yield requests
             return
-        with self.tracing.sending_many() as placed:
-            yield (JobRequest(one.queue, placed(one.queue, one.job)) for one in requests)
+        with self.tracing.trace_enqueue_many() as add_trace:
+            yield (JobRequest(request.queue, add_trace(request.queue, request.job)) for request in requests)
 
     async def enqueue_many(self, requests: Iterable[JobRequest[R]]) -> list[JobHandle[R]]:
         with self._all_traced(requests) as traced:
             return await self._enqueue_many(traced)
 
     async def _enqueue_many(self, requests: Iterable[JobRequest[R]]) -> list[JobHandle[R]]:
-        """While one chunk is on its way, the next is made."""
+        """Sends the requests in chunks and returns a handle for each, in order. While one chunk is sent, the
+        next chunk is built."""
         handles: list[JobHandle[R]] = []
-        under_way: tuple[Chunk[R], asyncio.Task[list[list[Inserted]]]] | None = None
+        pending: tuple[RequestChunk[R], asyncio.Task[list[list[InsertResult]]]] | None = None
 
-        async def arrived() -> None:
-            if under_way is not None:
-                chunk, sending = under_way
+        async def finish_pending() -> None:
+            if pending is not None:
+                chunk, sending = pending
                 answers = await sending
                 handles.extend(self._handles(chunk.requests, chunk.in_order(answers), len(handles)))
 
         try:
-            for chunk in chunks(requests):
-                await arrived()
-                under_way = chunk, asyncio.create_task(self._insert(chunk.groups))
-                await asyncio.sleep(0)  # it goes out before the next is made
+            for chunk in split_requests(requests):
+                await finish_pending()
+                pending = chunk, asyncio.create_task(self._insert(chunk.groups))
+                await asyncio.sleep(0)  # starts the send before the next chunk is built
         finally:
-            await arrived()
+            await finish_pending()
         return handles
 
-    async def offer(self, requests: Sequence[JobRequest[Any]]) -> list[Inserted]:
-        """A verdict for each: one that is refused stops no other, also of the same queue."""
-        answers: list[Inserted] = []
-        for chunk in chunks(requests):
-            groups = tuple(Group(request.queue, (request.job,)) for request in chunk.requests)
+    async def offer(self, requests: Sequence[JobRequest[Any]]) -> list[InsertResult]:
+        """Sends the requests in chunks and returns one `InsertResult` per request, in order. The store
+        accepts or refuses each request by itself: a refused request does not affect the others."""
+        answers: list[InsertResult] = []
+        for chunk in split_requests(requests):
+            groups = tuple(JobGroup(request.queue, (request.job,)) for request in chunk.requests)
             inserted = [only for (only,) in await self._insert(groups)]
-            self._tell(chunk.requests, inserted)
+            self._emit_enqueued(chunk.requests, inserted)
             answers += inserted
         return answers
 
     def enqueue_many_sync(self, requests: Iterable[JobRequest[R]]) -> list[JobHandle[R]]:
         handles: list[JobHandle[R]] = []
         with self._all_traced(requests) as traced:
-            for chunk in chunks(traced):
+            for chunk in split_requests(traced):
                 answers = self._insert_sync(chunk.groups)
                 handles += self._handles(chunk.requests, chunk.in_order(answers), len(handles))
         return handles
 
     def after_fork(self) -> None:
-        """The parent's loops and threads are not ours; the store looks after its own."""
+        """Runs in the child process after a fork. Drops the event loops, threads and sessions of the parent.
+        The store is not touched, because each store handles a fork by itself."""
         self._sessions.forget()
         self._portal = Portal()
         self._blocking = None
 
-    async def _open_blocking(self) -> Blocking | None:
-        deadline = asyncio.get_running_loop().time() + DEADLINE
-        session = self._sessions.here() or await self._open_by(deadline)
+    async def _open_blocking(self) -> BlockingVerbs | None:
+        deadline = asyncio.get_running_loop().time() + ENQUEUE_DEADLINE_SECONDS
+        session = self._sessions.current() or await self._open_by(deadline)
         return session.store.blocking
 
-    async def _insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
-        session = self._sessions.here()
+    async def _insert(self, groups: Sequence[JobGroup]) -> list[list[InsertResult]]:
+        session = self._sessions.current()
         if session is not None:
             return await session.enqueuer.insert(groups)
-        deadline = asyncio.get_running_loop().time() + DEADLINE
-        with naming(groups):
+        deadline = asyncio.get_running_loop().time() + ENQUEUE_DEADLINE_SECONDS
+        with add_ids_to_errors(groups):
             session = await self._open_by(deadline)
         return await session.enqueuer.insert(groups, deadline)
 
-    async def _open_by(self, deadline: float) -> Session:
+    async def _open_by(self, deadline: float) -> StoreSession:
         try:
             async with asyncio.timeout_at(deadline):
                 return await self._sessions.open()
         except TimeoutError:
             raise StoreUnavailable(
-                f"the store could not be opened within {DEADLINE:g} s; nothing was sent to it"
+                f"the store could not be opened within {ENQUEUE_DEADLINE_SECONDS:g} s; nothing was sent to it"
             ) from None
 
-    def _insert_sync(self, groups: Sequence[Group]) -> list[list[Inserted]]:
-        began, pause = self._clock.boot(), FIRST_PAUSE
+    def _insert_sync(self, groups: Sequence[JobGroup]) -> list[list[InsertResult]]:
+        started, pause = self._clock.boot(), FIRST_RETRY_SECONDS
         blocking = self._blocking
         if blocking is None:
-            with naming(groups):
+            with add_ids_to_errors(groups):
                 blocking = self.blocking()
         if blocking is None:
-            refuse_on_a_loop("enqueue")
+            refuse_on_loop("enqueue")
             return self._portal.run(lambda: self._insert(groups))
         while True:
-            asked = self._clock.boot()
+            call_started = self._clock.boot()
             try:
                 return blocking.insert(groups)
             except StoreUnavailable as error:
-                # Nothing can interrupt a blocking call: ask again only if it can be answered in time.
+                # A blocking call cannot be interrupted: retry only if it can be answered in time.
                 now = self._clock.boot()
-                if now + pause + (now - asked) > began + DEADLINE:
-                    raise gave_up(error, groups) from error
+                if now + pause + (now - call_started) > started + ENQUEUE_DEADLINE_SECONDS:
+                    raise enqueue_deadline_error(error, groups) from error
             threading.Event().wait(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, MAX_RETRY_SECONDS)
 
     def _handles(
-        self, requests: Sequence[JobRequest[R]], answers: Sequence[Inserted], before: int
+        self, requests: Sequence[JobRequest[R]], answers: Sequence[InsertResult], before: int
     ) -> list[JobHandle[R]]:
-        """Every group was answered: when one was refused, say what became of the others."""
-        self._tell(requests, answers)
+        """Returns a handle per request. If one is refused, raises an error with the number of stored jobs."""
+        self._emit_enqueued(requests, answers)
         for request, answer in zip(requests, answers, strict=True):
-            if problem := _refusal(request.queue, answer):
-                taken = sum(a.verdict in (Verdict.ACCEPTED, Verdict.EXISTING) for a in answers)
-                raise type(problem)(
-                    f"{problem}. Of this enqueue_many {before + taken} jobs are stored and "
-                    f"{len(answers) - taken} were refused; any beyond these were not sent. "
+            if refusal := _refusal_error(request.queue, answer):
+                stored = sum(a.verdict in (InsertVerdict.ACCEPTED, InsertVerdict.EXISTING) for a in answers)
+                raise type(refusal)(
+                    f"{refusal}. Of this enqueue_many {before + stored} jobs are stored and "
+                    f"{len(answers) - stored} were refused; any beyond these were not sent. "
                     "Sending the same requests again doubles none"
                 )
         return [self._handle(request, answer) for request, answer in zip(requests, answers, strict=True)]
 
-    def _handle(self, request: JobRequest[R], answer: Inserted) -> JobHandle[R]:
-        if answer.verdict is Verdict.ACCEPTED:
+    def _handle(self, request: JobRequest[R], answer: InsertResult) -> JobHandle[R]:
+        if answer.verdict is InsertVerdict.ACCEPTED:
             return JobHandle(self, answer.id, existing=False, queue=request.queue)
-        if answer.verdict is Verdict.EXISTING:
+        if answer.verdict is InsertVerdict.EXISTING:
             return JobHandle(self, answer.id, existing=True, queue=request.queue)
-        raise _refusal(request.queue, answer) or EnqueueError(f"job {answer.id}: {answer.problem}")
+        raise _refusal_error(request.queue, answer) or EnqueueError(f"job {answer.id}: {answer.problem}")
 
-    def _tell(self, requests: Sequence[JobRequest[Any]], answers: Sequence[Inserted]) -> None:
+    def _emit_enqueued(self, requests: Sequence[JobRequest[Any]], answers: Sequence[InsertResult]) -> None:
         if not self.signals.wants(JobEnqueued):
             return
         for request, answer in zip(requests, answers, strict=True):
-            if answer.verdict in (Verdict.ACCEPTED, Verdict.EXISTING):
+            if answer.verdict in (InsertVerdict.ACCEPTED, InsertVerdict.EXISTING):
                 self.signals.emit(
                     JobEnqueued(
                         job=answer.id,
                         task=request.job.task,
                         queue=request.queue,
                         trace=trace_id(request.job.trace, answer.id),
-                        existing=answer.verdict is Verdict.EXISTING,
+                        existing=answer.verdict is InsertVerdict.EXISTING,
                     )
                 )
 
 
-def _refusal(queue: str, answer: Inserted) -> EnqueueError | None:
-    if answer.verdict is Verdict.FULL:
+def _refusal_error(queue: str, answer: InsertResult) -> EnqueueError | None:
+    if answer.verdict is InsertVerdict.FULL:
         return QueueFull(
             f"queue {queue!r} is full ({answer.problem or 'max_length is reached'}), and the job is not "
             "stored: try later, or raise the queue's max_length"
         )
-    if answer.verdict is Verdict.INVALID:
+    if answer.verdict is InsertVerdict.INVALID:
         return InvalidJob(f"{answer.problem}; the job is not stored")
     return None
 

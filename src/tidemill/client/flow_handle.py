@@ -1,4 +1,4 @@
-"""What the enqueue of a flow hands back: its id, and the way to its outcome."""
+"""The handle of a flow: its id, status, result, cancel and retry."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tidemill.client.flow_steps import Step
-from tidemill.client.handle import acquired, looks
-from tidemill.client.portal import refuse_on_a_loop
-from tidemill.contract.wakeups import course_topic, job_topic
-from tidemill.core.courses import Course, Kind
+from tidemill.client.flow_steps import FlowStep
+from tidemill.client.job_handle import acquire_within, poll_delays
+from tidemill.client.portal import refuse_on_loop
+from tidemill.contract.coordination import document_topic, job_topic
+from tidemill.core.documents import Document, DocumentKind
 from tidemill.core.filters import Filter
-from tidemill.core.flow_jobs import job_id
-from tidemill.core.graph import Graph, Node, decode
-from tidemill.core.graph_next import is_over
-from tidemill.core.graph_state import ENDED, FlowState
+from tidemill.core.flow_graph import FlowGraph, StepNode, decode_graph
+from tidemill.core.flow_progress import FINAL_FLOW_STATES, FlowState, is_step_finished
+from tidemill.core.jobs import flow_job_id
+from tidemill.core.result_waits import WaitTarget
 from tidemill.core.states import LIVE
-from tidemill.core.waits import WaitTarget
 from tidemill.errors import (
     ConfigurationError,
     FlowCancelled,
@@ -30,12 +29,12 @@ from tidemill.errors import (
     ResultTimeout,
     ResultUnreadable,
 )
-from tidemill.flows import steering
-from tidemill.flows.results import ResultGone, results
-from tidemill.flows.telling import tell_ended
-from tidemill.flows.views import FlowView, view_of, why_ended
-from tidemill.tasks.waits import OpenWait, waiting
-from tidemill.times import read_seconds
+from tidemill.flows import cancel_and_retry
+from tidemill.flows.advance import emit_flow_ended
+from tidemill.flows.results import ResultMissing, load_results
+from tidemill.flows.views import FlowView, find_end_reason, make_flow_view
+from tidemill.tasks.context import OpenWait, open_wait
+from tidemill.times import parse_seconds
 
 if TYPE_CHECKING:
     from tidemill.client.client import Client
@@ -43,15 +42,15 @@ if TYPE_CHECKING:
 
 
 class FlowHandle:
-    """A flow that was sent: `await handle.result(timeout=600)`.
+    """The handle of a flow that was sent: `await handle.result(timeout=600)`.
 
-    `id` can be kept, and `app.flow_handle(id)` makes a handle of it again. `existing` is true when a flow
-    with the same key was there before: this is that one."""
+    `app.flow_handle(id)` returns a handle for a flow by its `id`. `existing` is true if a flow with the same
+    name and key existed before; the handle then belongs to that flow."""
 
-    __slots__ = ("_owner", "_place", "existing", "id")
+    __slots__ = ("_owner", "_store_identity", "existing", "id")
 
-    def __init__(self, client: Client, id: str, *, existing: bool = False) -> None:  # noqa: A002 - the word for it
-        self._owner, self._place = client, client.place
+    def __init__(self, client: Client, id: str, *, existing: bool = False) -> None:  # noqa: A002 - the public name
+        self._owner, self._store_identity = client, client.store_identity
         self.id = id
         self.existing = existing
 
@@ -60,153 +59,162 @@ class FlowHandle:
 
     @property
     def _client(self) -> Client:
-        """As with jobs: a flow of a test kit is not in the real store."""
-        if self._owner.place is not self._place:
+        """Returns the client. Raises FlowNotFound if the client now uses another store than when the handle
+        was created.
+
+        This happens when a test uses the handle of a flow outside of its test kit."""
+        if self._owner.store_identity is not self._store_identity:
             raise FlowNotFound(f"flow {self.id!r} is in another store than the application works on now")
         return self._owner
 
     async def result(
         self,
-        step: str | Step[Any] | None = None,
-        timeout: float | timedelta | None = None,  # noqa: ASYNC109 - ends in our own error
+        step: str | FlowStep[Any] | None = None,
+        timeout: float | timedelta | None = None,  # noqa: ASYNC109 - raises ResultTimeout instead
     ) -> Any:
-        """Wait for the flow to end, at most `timeout` seconds; answers what its last step returned, or, when
-        it has several that nobody waits for, what each of them did, by its name. With `step`, wait for that
-        one and answer its result: a list when it is mapped. Raises FlowFailed, FlowCancelled, FlowNotFound,
-        ResultTimeout, ResultUnreadable, or JobNotFound when somebody deleted a job whose result it is. In a
-        handler it waits as `JobHandle.result` does."""
-        patience = None if timeout is None else read_seconds("timeout", timeout, ConfigurationError)
+        """Waits until the flow ends, at most `timeout` seconds, and returns the result of its last step.
+
+        If several steps have no following step, it returns a dict of their results by step name. With `step`,
+        it waits only for that step and returns the result of that step, a list if the step is mapped.
+
+        Raises FlowFailed, FlowCancelled, FlowNotFound, ResultTimeout or ResultUnreadable. Raises JobNotFound
+        if a job with a result was deleted. An async handler that waits lends its slot to other jobs, as in
+        `JobHandle.result`."""
+        patience = None if timeout is None else parse_seconds("timeout", timeout, ConfigurationError)
         until = None if patience is None else asyncio.get_running_loop().time() + patience
-        name = step.name if isinstance(step, Step) else step
+        name = step.name if isinstance(step, FlowStep) else step
         store = await self._client.store()
-        course = await self._ended(name, until, patience)
-        graph = decode(course.record)
-        if not _is_answered(course, graph, name):
+        document = await self._ended(name, until, patience)
+        graph = decode_graph(document.record)
+        if not _has_result(document, graph, name):
             raise ResultTimeout(
-                f"flow {self.id} did not end within {patience:g} s, it is {course.state}; it may still"
+                f"flow {self.id} did not end within {patience:g} s, it is {document.state}; it may still"
             )
-        if name is not None and is_over(graph, name):
-            return await self._result(store, graph, _node(graph, name))
-        self._raise_unless_done(course, graph)
+        if name is not None and is_step_finished(graph, name):
+            return await self._result(store, graph, _find_node(graph, name))
+        self._raise_unless_done(document, graph)
         return await self._last(store, graph)
 
     def result_sync(
-        self, step: str | Step[Any] | None = None, timeout: float | timedelta | None = None
+        self, step: str | FlowStep[Any] | None = None, timeout: float | timedelta | None = None
     ) -> Any:
         """`result` for programs without an event loop."""
-        refuse_on_a_loop("result")
+        refuse_on_loop("result")
         return self._client.run_sync(lambda: self.result(step, timeout))
 
     async def status(self) -> FlowView:
-        """How far it is, step by step."""
-        return view_of(await self._course())
+        """Returns the state and progress of the flow, step by step."""
+        return make_flow_view(await self._load_document())
 
     def status_sync(self) -> FlowView:
         """`status` for programs without an event loop."""
-        refuse_on_a_loop("status")
+        refuse_on_loop("status")
         return self._client.run_sync(self.status)
 
     async def cancel(self, reason: str = "cancelled by hand") -> bool:
-        """After this returned nothing new of the flow starts, and its jobs are cancelled. False: it had
-        already ended."""
-        tell = partial(tell_ended, self._client.signals)
-        return await steering.cancel(await self._client.store(), self.id, reason, tell)
+        """Cancels the flow and its jobs. Returns False if the flow had already ended. No job of the flow
+        starts after this call returns."""
+        tell = partial(emit_flow_ended, self._client.signals)
+        return await cancel_and_retry.cancel_flow(await self._client.store(), self.id, reason, tell)
 
     def cancel_sync(self, reason: str = "cancelled by hand") -> bool:
         """`cancel` for programs without an event loop."""
-        refuse_on_a_loop("cancel")
+        refuse_on_loop("cancel")
         return self._client.run_sync(lambda: self.cancel(reason))
 
     async def retry(self) -> bool:
-        """Run what failed or was cancelled again, and go on from there; steps that are done are not repeated.
-        False: it has not failed, or not yet."""
-        tell = partial(tell_ended, self._client.signals)
-        return await steering.retry(await self._client.store(), self.id, tell)
+        """Retries the failed and cancelled jobs of a failed flow; steps that succeeded do not run again.
+        Returns False if the flow has not failed."""
+        tell = partial(emit_flow_ended, self._client.signals)
+        return await cancel_and_retry.retry_flow(await self._client.store(), self.id, tell)
 
     def retry_sync(self) -> bool:
         """`retry` for programs without an event loop."""
-        refuse_on_a_loop("retry")
+        refuse_on_loop("retry")
         return self._client.run_sync(self.retry)
 
-    async def _course(self) -> Course:
-        return await steering.find_flow(await self._client.store(), self.id)
+    async def _load_document(self) -> Document:
+        return await cancel_and_retry.find_flow(await self._client.store(), self.id)
 
-    async def _ended(self, step: str | None, until: float | None, patience: float | None) -> Course:
-        course = await self._course()
-        graph = decode(course.record)
+    async def _ended(self, step: str | None, until: float | None, patience: float | None) -> Document:
+        document = await self._load_document()
+        graph = decode_graph(document.record)
         if step is not None:
-            _node(graph, step)
-        if _is_answered(course, graph, step):
-            return course
-        async with waiting(WaitTarget("flow", self.id), patience) as wait:
-            return await self._wait(course, step, until, wait)
+            _find_node(graph, step)
+        if _has_result(document, graph, step):
+            return document
+        async with open_wait(WaitTarget("flow", self.id), patience) as wait:
+            return await self._wait(document, step, until, wait)
 
     async def _wait(
-        self, course: Course, step: str | None, until: float | None, wait: OpenWait | None
-    ) -> Course:
-        """As with jobs: listen, or, while too many others do, look now and then."""
+        self, document: Document, step: str | None, until: float | None, wait: OpenWait | None
+    ) -> Document:
+        """Waits until the flow or the step has ended, or until the loop time `until`, and returns the flow's
+        document. `wait` is the registered wait of the calling handler; None outside of a handler.
+
+        It waits for wake-ups if the session has a free listener. Until then it polls the store."""
         session = await self._client.session()
-        for look in looks(until):
-            if await acquired(session.listeners, look):
+        for delay in poll_delays(until):
+            if await acquire_within(session.listeners, delay):
                 try:
                     return await self._listen(session.store, step, until, wait)
                 finally:
                     session.listeners.release()
-            course = await self._course()
-            if _is_answered(course, decode(course.record), step):
+            document = await self._load_document()
+            if _has_result(document, decode_graph(document.record), step):
                 break
             if wait is not None:
                 await wait.check(session.store)
-        return course
+        return document
 
     async def _listen(
         self, store: Store, step: str | None, until: float | None, wait: OpenWait | None
-    ) -> Course:
-        topics = [course_topic(Kind.FLOW, self.id)]
-        topics += [] if step is None else [job_topic(job_id(self.id, step))]
+    ) -> Document:
+        topics = [document_topic(DocumentKind.FLOW, self.id)]
+        topics += [] if step is None else [job_topic(flow_job_id(self.id, step))]
         listener = store.listen(topics)
         try:
-            for number, look in enumerate(looks(until)):
+            for number, delay in enumerate(poll_delays(until)):
                 listener.arm()
-                course = await self._course()
-                if _is_answered(course, decode(course.record), step):
-                    return course
+                document = await self._load_document()
+                if _has_result(document, decode_graph(document.record), step):
+                    return document
                 if number:
-                    await self._mind_waiting(store)
+                    await self._check_wait(store)
                 if wait is not None:
                     await wait.check(store)
-                await listener.wait(look)
+                await listener.wait(delay)
         finally:
             listener.close()
-        return await self._course()
+        return await self._load_document()
 
-    async def _mind_waiting(self, store: Store) -> None:
+    async def _check_wait(self, store: Store) -> None:
         for job in (await store.find(Filter(flow=self.id, states=tuple(sorted(LIVE))), 1)).jobs:
-            self._client.mind_waiting(job)
+            self._client.on_wait(job)
 
-    def _raise_unless_done(self, course: Course, graph: Graph) -> None:
-        if course.state == FlowState.CANCELLED:
-            raise FlowCancelled(f"flow {self.id} was cancelled: {why_ended(graph)}")
-        if course.state != FlowState.DONE:
-            raise FlowFailed(f"flow {self.id} failed: {why_ended(graph)}")
+    def _raise_unless_done(self, document: Document, graph: FlowGraph) -> None:
+        if document.state == FlowState.CANCELLED:
+            raise FlowCancelled(f"flow {self.id} was cancelled: {find_end_reason(graph)}")
+        if document.state != FlowState.DONE:
+            raise FlowFailed(f"flow {self.id} failed: {find_end_reason(graph)}")
 
-    async def _last(self, store: Store, graph: Graph) -> Any:
+    async def _last(self, store: Store, graph: FlowGraph) -> Any:
         waited_for = {parent for node in graph.nodes for parent in node.parents}
         last = [node for node in graph.nodes if node.name not in waited_for]
         values = {node.name: await self._result(store, graph, node) for node in last}
         return values if len(values) > 1 else next(iter(values.values()))
 
-    async def _result(self, store: Store, graph: Graph, node: Node) -> Any:
+    async def _result(self, store: Store, graph: FlowGraph, node: StepNode) -> Any:
         count = graph.of(node.name).count or 0
         try:
-            found = await results(store, self.id, node.name, range(count))
-        except ResultGone as error:
+            found = await load_results(store, self.id, node.name, range(count))
+        except ResultMissing as error:
             raise JobNotFound(f"step {node.name!r} of flow {self.id} is done, but {error}") from None
         values = [self._decoded(node, raw) for raw in found]
-        return values if node.each is not None else values[0]
+        return values if node.fan_out is not None else values[0]
 
-    def _decoded(self, node: Node, raw: msgspec.Raw) -> Any:
-        """What stands for a failed one was returned by its compensation."""
+    def _decoded(self, node: StepNode, raw: msgspec.Raw) -> Any:
+        """Decodes a result as the return type of the step's task, or else of its compensation task."""
         works = [node.work, *(() if node.compensation is None else (node.compensation,))]
         known = [task for work in works if (task := self._client.tasks.get(work.task)) is not None]
         if not known or bytes(raw) == b"null":
@@ -222,11 +230,11 @@ class FlowHandle:
         )
 
 
-def _is_answered(course: Course, graph: Graph, step: str | None) -> bool:
-    return course.state in ENDED or (step is not None and is_over(graph, step))
+def _has_result(document: Document, graph: FlowGraph, step: str | None) -> bool:
+    return document.state in FINAL_FLOW_STATES or (step is not None and is_step_finished(graph, step))
 
 
-def _node(graph: Graph, step: str) -> Node:
+def _find_node(graph: FlowGraph, step: str) -> StepNode:
     if (node := graph.node(step)) is None:
         names = ", ".join(node.name for node in graph.nodes)
         raise ConfigurationError(f"step: the flow has no step {step!r}; it has {names}")

@@ -1,4 +1,4 @@
-"""A step of a flow that is being built, checked where it is written."""
+"""The steps of a flow that is being built. Each call checks its arguments at once."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 import msgspec
 
 from tidemill.client.task import Task
-from tidemill.core.graph import Each, Node, OnFailure, Work, problem_with_step_name
+from tidemill.core.flow_graph import FanOut, JobTemplate, OnFailure, StepNode, problem_with_step_name
 from tidemill.errors import ConfigurationError, InvalidPayload, PayloadTooLarge
-from tidemill.flows.failure import Failure
-from tidemill.tasks.payload import resolved_hints
+from tidemill.flows.results import StepFailure
+from tidemill.tasks.payload import resolve_hints
 
 if TYPE_CHECKING:
     from tidemill.client.flows import Flow
-    from tidemill.client.options import Options
+    from tidemill.client.job_options import CheckedJobOptions
+
 
 R_co = TypeVar("R_co", covariant=True)
 
-_LISTS = (list, tuple, set, frozenset, Sequence, Collection)
+_LIST_TYPES = (list, tuple, set, frozenset, Sequence, Collection)
 
 
-class Whole:
-    """What `whole` makes: an argument of `flow.map` that every job gets as it is."""
+class UnmappedArgument:
+    """An argument of `flow.map` that every job gets unchanged. `unmapped` creates it."""
 
     __slots__ = ("value",)
 
@@ -33,21 +34,22 @@ class Whole:
         self.value = value
 
 
-def whole(value: Any) -> Any:
-    """In `flow.map`, an argument that is not mapped though it is a step or a list: each job gets all of it.
-    `flow.map(speak, line=lines, voices=whole(voices))`."""
-    return Whole(value)
+def unmapped(value: Any) -> Any:
+    """Wraps a step or list so that `flow.map` does not map it: each job gets the whole value.
+
+    `flow.map(speak, line=lines, voices=unmapped(voices))`."""
+    return UnmappedArgument(value)
 
 
-class Step(Generic[R_co]):
-    """A step of a flow, as `flow.add` and `flow.map` answer it. Given to another step as an argument, it is
-    its result."""
+class FlowStep(Generic[R_co]):
+    """A step of a flow, returned by `flow.add` and `flow.map`. You can pass it as an argument of a later
+    step; the later step then receives the result of this step."""
 
     __slots__ = (
         "_after",
         "_arguments",
         "_compensation",
-        "_each",
+        "_fan_out",
         "_on_failure",
         "_reads",
         "_task",
@@ -58,9 +60,9 @@ class Step(Generic[R_co]):
     def __init__(self, flow: Flow, name: str, task: Task[Any, Any]) -> None:
         self.flow, self.name, self._task = flow, name, task
         self._arguments: dict[str, msgspec.Raw] = {}
-        self._reads: dict[str, Step[Any]] = {}
-        self._each: tuple[str, Step[Any] | tuple[msgspec.Raw, ...]] | None = None
-        self._after: list[Step[Any]] = []
+        self._reads: dict[str, FlowStep[Any]] = {}
+        self._fan_out: tuple[str, FlowStep[Any] | tuple[msgspec.Raw, ...]] | None = None
+        self._after: list[FlowStep[Any]] = []
         self._on_failure = OnFailure.FAIL
         self._compensation: Task[Any, Any] | None = None
 
@@ -73,17 +75,19 @@ class Step(Generic[R_co]):
 
     @property
     def mapped(self) -> bool:
-        """Whether it has a job for each element of a list."""
-        return self._each is not None
+        """True if the step has one job per element of a list (`flow.map`)."""
+        return self._fan_out is not None
 
     @property
-    def parents(self) -> tuple[Step[Any], ...]:
-        """The steps it waits for."""
-        mapped = () if self._each is None or not isinstance(self._each[1], Step) else (self._each[1],)
+    def parents(self) -> tuple[FlowStep[Any], ...]:
+        """The steps that this step waits for."""
+        mapped = (
+            () if self._fan_out is None or not isinstance(self._fan_out[1], FlowStep) else (self._fan_out[1],)
+        )
         return *self._reads.values(), *self._after, *mapped
 
-    def named(self, name: str) -> Step[R_co]:
-        """Call the step something else than its task."""
+    def named(self, name: str) -> FlowStep[R_co]:
+        """Renames the step and returns it. By default a step is named after its task."""
         self.flow.refuse_if_sent()
         if not isinstance(name, str) or (problem := problem_with_step_name(name)):
             shown = problem if isinstance(name, str) else f"name: must be a string, is {name!r}"
@@ -95,8 +99,8 @@ class Step(Generic[R_co]):
         self.name = name
         return self
 
-    def after(self, *steps: Step[Any]) -> Step[R_co]:
-        """Wait for other steps without taking anything from them."""
+    def after(self, *steps: FlowStep[Any]) -> FlowStep[R_co]:
+        """Makes this step wait for `steps` without using their results. Returns this step."""
         self.flow.refuse_if_sent()
         for step in steps:
             self._check_step("after", step)
@@ -104,21 +108,23 @@ class Step(Generic[R_co]):
         self._after += steps
         if self._follows_itself():
             try:
-                self.flow.check()  # says which steps go round
+                self.flow.check()  # its error names the cycle
             finally:
                 del self._after[known:]
         return self
 
     @overload
-    def on_failure(self, what: Literal["fail", "continue"]) -> Step[R_co]: ...
+    def on_failure(self, what: Literal["fail", "continue"]) -> FlowStep[R_co]: ...
     @overload
-    def on_failure(self, *, compensate: Task[[Failure], Any]) -> Step[R_co]: ...
+    def on_failure(self, *, compensate: Task[[StepFailure], Any]) -> FlowStep[R_co]: ...
     def on_failure(
-        self, what: str | None = None, *, compensate: Task[[Failure], Any] | None = None
-    ) -> Step[R_co]:
-        """What becomes of the flow when a job of this step has failed for good. "fail", as it is if nothing
-        is said: nothing new is started, and the flow fails. "continue": the flow goes on, and the result
-        reads as None. `compensate=task`: that task runs in its place, and its result stands for it."""
+        self, what: str | None = None, *, compensate: Task[[StepFailure], Any] | None = None
+    ) -> FlowStep[R_co]:
+        """Sets what happens when a job of this step has failed for good. Returns this step.
+
+        "fail" (the default): no new job starts, and the flow fails. "continue": the flow continues, and the
+        result of the job is None. `compensate=task`: that task runs with a StepFailure, and its result
+        replaces the result of the job."""
         self.flow.refuse_if_sent()
         if compensate is not None and what is None:
             self._check_compensation(compensate)
@@ -131,40 +137,45 @@ class Step(Generic[R_co]):
             )
         return self
 
-    def node(self) -> Node:
-        """As it is kept."""
-        each = None
-        if self._each is not None:
-            argument, over = self._each
-            mapped = Each(argument=argument, step=over.name) if isinstance(over, Step) else None
-            each = mapped or Each(argument=argument, items=typing.cast("tuple[msgspec.Raw, ...]", over))
-        return Node(
+    def node(self) -> StepNode:
+        """Returns the step in the form that the store keeps."""
+        return StepNode(
             name=self.name,
             work=self._work(self._task),
             arguments=self._arguments,
             reads={argument: step.name for argument, step in self._reads.items()},
             after=tuple(dict.fromkeys(step.name for step in self._after)),
-            each=each,
+            fan_out=self._stored_fan_out(),
             on_failure=self._on_failure,
             compensation=None if self._compensation is None else self._work(self._compensation),
         )
 
+    def _stored_fan_out(self) -> FanOut | None:
+        if self._fan_out is None:
+            return None
+        argument, over = self._fan_out
+        if isinstance(over, FlowStep):
+            return FanOut(argument=argument, step=over.name)
+        return FanOut(argument=argument, items=over)
+
     def give(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, mapped: bool) -> None:
-        """Its arguments: what is known, what other steps return, and what it is mapped over."""
+        """Sets the arguments of the step: constants, results of other steps and the mapped list.
+        `mapped=True`: exactly one argument is mapped. Raises InvalidPayload or ConfigurationError if an
+        argument does not fit the task."""
         try:
-            given = self._task.definition.payload.bound(args, kwargs)
-            over = _mapped(given) if mapped else None
+            arguments = self._task.definition.payload.bound(args, kwargs)
+            over = _find_mapped_argument(arguments) if mapped else None
             known: dict[str, Any] = {}
-            for argument, value in given.items():
-                one = value.value if isinstance(value, Whole) else value
+            for argument, value in arguments.items():
+                content = value.value if isinstance(value, UnmappedArgument) else value
                 if argument == over:
-                    self._each = (argument, self._over(argument, one))
-                elif isinstance(one, Step):
-                    self._check_step(argument, one)
-                    self._check_read(argument, one)
-                    self._reads[argument] = one
+                    self._fan_out = (argument, self._over(argument, content))
+                elif isinstance(content, FlowStep):
+                    self._check_step(argument, content)
+                    self._check_read(argument, content)
+                    self._reads[argument] = content
                 else:
-                    known[argument] = one
+                    known[argument] = content
             self._arguments = self._encoded(known)
         except InvalidPayload as error:
             raise InvalidPayload(f"{self._where}: {error}") from None
@@ -177,8 +188,8 @@ class Step(Generic[R_co]):
         if task.client is not self.flow.client:
             raise self._refusal(f"the task {task.name!r} is of another application")
 
-    def _over(self, argument: str, value: Any) -> Step[Any] | tuple[msgspec.Raw, ...]:
-        if isinstance(value, Step):
+    def _over(self, argument: str, value: Any) -> FlowStep[Any] | tuple[msgspec.Raw, ...]:
+        if isinstance(value, FlowStep):
             self._check_step(argument, value)
             self._check_list(argument, value)
             return value
@@ -192,14 +203,17 @@ class Step(Generic[R_co]):
             items.append(msgspec.json.decode(payload, type=dict[str, msgspec.Raw])[argument])
         return tuple(items)
 
-    def _encoded(self, known: dict[str, Any]) -> dict[str, msgspec.Raw]:
+    def _refuse_nested_steps(self, known: dict[str, Any]) -> None:
         for argument, value in known.items():
             inside = value.values() if isinstance(value, Mapping) else value
-            if isinstance(inside, Collection) and any(isinstance(one, Step) for one in inside):
+            if isinstance(inside, Collection) and any(isinstance(element, FlowStep) for element in inside):
                 raise self._refusal(
                     f"argument {argument!r}: holds a step inside; a step is an argument of its own, or what "
                     "flow.map maps over"
                 )
+
+    def _encoded(self, known: dict[str, Any]) -> dict[str, msgspec.Raw]:
+        self._refuse_nested_steps(known)
         definition = self._task.definition
         payload = definition.payload.only(known).encode((), known)
         if len(payload) > definition.max_bytes:
@@ -210,16 +224,16 @@ class Step(Generic[R_co]):
         return msgspec.json.decode(payload, type=dict[str, msgspec.Raw])
 
     def _check_step(self, argument: str, step: object) -> None:
-        if not isinstance(step, Step):
+        if not isinstance(step, FlowStep):
             raise self._refusal(f"{argument}: must be a step of this flow, is {step!r}")
         if step.flow is not self.flow:
             raise self._refusal(
                 f"{argument}: step {step.name!r} is of another flow, {step.flow.name!r}; add it to this one"
             )
 
-    def _check_read(self, argument: str, step: Step[Any]) -> None:
+    def _check_read(self, argument: str, step: FlowStep[Any]) -> None:
         definition = step.task.definition
-        if "return" not in resolved_hints(definition.handler):
+        if "return" not in resolve_hints(definition.handler):
             raise self._refusal(
                 f"argument {argument!r} is the result of step {step.name!r}, whose task {definition.name!r} "
                 "does not say what it returns; annotate it with what can be read from JSON"
@@ -230,11 +244,11 @@ class Step(Generic[R_co]):
                 f"returns None; return a value, or wait for it with .after({step.name})"
             )
 
-    def _check_list(self, argument: str, step: Step[Any]) -> None:
+    def _check_list(self, argument: str, step: FlowStep[Any]) -> None:
         self._check_read(argument, step)
         hint = step.task.definition.result.hint
         kind = typing.get_origin(hint) or hint
-        if not step.mapped and hint is not Any and kind not in _LISTS:
+        if not step.mapped and hint is not Any and kind not in _LIST_TYPES:
             raise self._refusal(
                 f"argument {argument!r} is mapped over the result of step {step.name!r}, whose task returns "
                 f"{inspect.formatannotation(hint)}: that is no list"
@@ -244,17 +258,17 @@ class Step(Generic[R_co]):
         if not isinstance(task, Task):
             raise self._refusal(f"on_failure: compensate must be a task, is {task!r}")
         hints = task.definition.payload.hints
-        if list(hints.values()) != [Failure]:
+        if list(hints.values()) != [StepFailure]:
             raise self._refusal(
-                f"on_failure: the task {task.name!r} must take one argument, a Failure: "
-                "`async def compensate(failure: Failure)`"
+                f"on_failure: the task {task.name!r} must take one argument, a StepFailure: "
+                "`async def compensate(failure: StepFailure)`"
             )
         self.check_options(task, self.flow.refused_options)
 
-    def _work(self, task: Task[Any, Any]) -> Work:
+    def _work(self, task: Task[Any, Any]) -> JobTemplate:
         options, definition = task.options, task.definition
         urgent = options.priority != definition.priority or self.flow.priority is None
-        return Work(
+        return JobTemplate(
             task=task.name,
             queue=options.queue,
             priority=options.priority if urgent else typing.cast("int", self.flow.priority),
@@ -263,22 +277,23 @@ class Step(Generic[R_co]):
             expires=options.expires,
             timeout=options.timeout,
             key=options.key if isinstance(options.key, str) else None,
-            cost=_cost(options),
-            trace=self.flow.client.trace_here() if options.trace is None else options.trace,
+            cost=_encode_cost(options),
+            trace=self.flow.client.current_trace() if options.trace is None else options.trace,
             tags=options.tags,
         )
 
     def _follows_itself(self) -> bool:
-        """Asked with every `after`: it looks at no more than what comes before the step."""
+        """True if the step is part of a cycle. The method `after` calls this every time. To keep this fast,
+        it reads only the steps that this step waits for, not the whole flow."""
         seen: set[int] = set()
-        left = list(self.parents)
-        while left:
-            step = left.pop()
+        pending = list(self.parents)
+        while pending:
+            step = pending.pop()
             if step is self:
                 return True
             if id(step) not in seen:
                 seen.add(id(step))
-                left += step.parents
+                pending += step.parents
         return False
 
     @property
@@ -289,22 +304,23 @@ class Step(Generic[R_co]):
         return ConfigurationError(f"{self._where}: {sentence}")
 
 
-def _mapped(given: Mapping[str, Any]) -> str:
-    """The one argument that is mapped: a step, or a list when there is none."""
-    steps = [argument for argument, value in given.items() if isinstance(value, Step)]
-    lists = [argument for argument, value in given.items() if isinstance(value, list | tuple)]
+def _find_mapped_argument(arguments: Mapping[str, Any]) -> str:
+    """Returns the name of the mapped argument: the only argument that is a step, or the only list if no
+    argument is a step. Raises InvalidPayload if there is none or more than one."""
+    steps = [argument for argument, value in arguments.items() if isinstance(value, FlowStep)]
+    lists = [argument for argument, value in arguments.items() if isinstance(value, list | tuple)]
     found = steps or lists
     if len(found) != 1:
-        which = ", ".join(found) or "none"
+        named = ", ".join(found) or "none"
         raise InvalidPayload(
-            f"flow.map maps one argument, a step or a list, and there are {len(found)} ({which}); wrap what "
-            "every job is to get as it is in whole(…)"
+            f"flow.map maps one argument, a step or a list, and there are {len(found)} ({named}); wrap what "
+            "every job is to get as it is in unmapped(…)"
         )
     return found[0]
 
 
-def _cost(options: Options) -> dict[str, float | dict[str, float]] | None:
-    """As data: a pool by its name."""
+def _encode_cost(options: CheckedJobOptions) -> dict[str, float | dict[str, float]] | None:
+    """Returns the cost of the options with pool names instead of `Pool` objects; None if no cost is set."""
     if options.cost is None:
         return None
     return {

@@ -1,4 +1,4 @@
-"""An event loop in a thread, for programs that have none."""
+"""An event loop in a background thread, for programs that have no event loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ T = TypeVar("T")
 
 
 class Portal:
-    """Started by the first call, stopped by `stop`. The thread never keeps a program alive."""
+    """Runs coroutines on an event loop in a daemon thread. The first call of `run` starts the thread, `stop`
+    ends it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -26,11 +27,12 @@ class Portal:
         return self._loop is not None
 
     def is_here(self) -> bool:
-        """Whether the caller runs on the portal's own thread, where nothing may wait for the portal."""
+        """True on the portal's own thread, where no code may wait for the portal."""
         return self._thread is threading.current_thread()
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine on the portal's loop and wait for it."""
+        """Runs a coroutine on the portal's event loop, waits for it and returns its result. `work` creates
+        the coroutine."""
         if self.is_here():
             raise ConfigurationError(
                 "a `…_sync` verb was called inside what `run_sync` runs, and would wait for itself; "
@@ -42,7 +44,7 @@ class Portal:
         except CancelledError:
             raise StoreUnavailable("the application was closed while this call waited") from None
         except BaseException:
-            # An interrupted caller must not leave its work behind.
+            # Cancels the work if the caller is interrupted.
             future.cancel()
             raise
 
@@ -51,7 +53,7 @@ class Portal:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is None or thread is None:
             return
-        asyncio.run_coroutine_threadsafe(_cancel_the_rest(), loop).result()
+        asyncio.run_coroutine_threadsafe(_cancel_remaining_tasks(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
@@ -67,9 +69,11 @@ class Portal:
             return self._loop
 
 
-def refuse_on_a_loop(verb: str) -> None:
-    """A blocking verb on an event loop's thread stops the loop, and hangs for good when what it
-    waits for is to be done by that loop."""
+def refuse_on_loop(verb: str) -> None:
+    """Raises ConfigurationError on the thread of a running event loop. `verb` is the name of the blocking
+    method without `_sync`.
+
+    A blocking call would stop the loop. It would hang forever if its result depends on that loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -80,20 +84,20 @@ def refuse_on_a_loop(verb: str) -> None:
     )
 
 
-def refuse_running(work: Coroutine[Any, Any, Any]) -> None:
-    """The same for `run_sync`, whose coroutine is made already."""
+def refuse_run_sync_on_loop(work: Coroutine[Any, Any, Any]) -> None:
+    """Raises ConfigurationError on the thread of a running event loop, and closes the coroutine `work`."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    work.close()  # or Python warns that nobody awaited it
+    work.close()  # avoids the warning about a coroutine that was never awaited
     raise ConfigurationError(
         "run_sync was called on the thread of a running event loop, which it would stop; "
         "there, await what it was given"
     )
 
 
-async def _cancel_the_rest() -> None:
+async def _cancel_remaining_tasks() -> None:
     rest = asyncio.all_tasks() - {asyncio.current_task()}
     for task in rest:
         task.cancel()

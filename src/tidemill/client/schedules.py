@@ -1,4 +1,4 @@
-"""`app.schedules`: jobs that come of time going by, made, changed and looked at."""
+"""`app.schedules`: creates, changes and lists schedules."""
 
 from __future__ import annotations
 
@@ -6,105 +6,117 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 from msgspec import UNSET, UnsetType
 
 from tidemill.client.client import Client
-from tidemill.client.handle import JobHandle
+from tidemill.client.job_handle import JobHandle
 from tidemill.client.request import JobRequest
 from tidemill.client.task import Task
-from tidemill.core.courses import Kind
+from tidemill.core.documents import DocumentKind
+from tidemill.core.overrides import clear_override, join_override
 from tidemill.core.states import LIVE
 from tidemill.errors import ConfigurationError, EnqueueError, InvalidPayload
 from tidemill.schedules import changes
-from tidemill.schedules.keeping import Changed, change, change_many, is_so
-from tidemill.schedules.making import make, work_of
+from tidemill.schedules.changes import ScheduleWrite, change_schedule, change_schedules, is_unchanged
+from tidemill.schedules.due_ticks import build_tick_job, make_schedule_work
 from tidemill.schedules.schedule import (
-    PRESENT,
-    Origin,
+    VISIBLE_STATES,
     Schedule,
+    ScheduleOrigin,
+    ScheduleSpec,
     ScheduleState,
-    Wanted,
-    in_force,
     problem_with_schedule_name,
-    readable,
+    settings_in_force,
+    try_decode_schedule,
 )
-from tidemill.schedules.settings import ScheduleChanges, ScheduleOptions, read_changes, read_settings
-from tidemill.schedules.views import SchedulePage, ScheduleView, view
-from tidemill.times import read_time
-
-if TYPE_CHECKING:
-    from tidemill.contract.store import Store
+from tidemill.schedules.settings import (
+    ScheduleChanges,
+    ScheduleOptions,
+    read_schedule_changes,
+    read_schedule_settings,
+)
+from tidemill.schedules.views import SchedulePage, ScheduleView, make_schedule_view
+from tidemill.times import NoEnd, parse_end
 
 T = TypeVar("T")
-What = Task[..., Any] | JobRequest[Any]
-TICKS_SHOWN = 5
-MOST_AT_ONCE = 1000
+ScheduledWork = Task[..., Any] | JobRequest[Any]
+NEXT_TICKS_SHOWN = 5
+MAX_SCHEDULES_PER_CALL = 1000
 
 
 class Schedules:
-    """Every method answers what the store knows at that moment; programs without an event loop call
-    `app.run_sync(app.schedules.upsert(…))`. `what` is a task that needs no arguments, or a job made by
-    `task.job(…)`. `declared` are the application's own (`app.schedule`): its workers write them to the store
-    when they start."""
+    """The schedules of an application: `app.schedules`.
+
+    The parameter `what` of its methods is a task without required arguments, or a job built by `task.job(…)`.
+    `declared` has the schedules that code declares with `app.schedule`, by name; workers write them to the
+    store when they start. Programs without an event loop call `app.run_sync(app.schedules.upsert(…))`."""
 
     def __init__(self, client: Client, new_id: Callable[[], str]) -> None:
         self._client, self._new_id = client, new_id
-        self.declared: dict[str, Wanted] = {}
+        self.declared: dict[str, ScheduleSpec] = {}
 
-    def declare(self, name: str, what: What, options: ScheduleOptions) -> None:
-        """What `app.schedule` does."""
+    def declare(self, name: str, what: ScheduledWork, options: ScheduleOptions) -> None:
+        """Declares a schedule in code; `app.schedule` calls this. Raises ConfigurationError if the name is
+        already declared."""
         if name in self.declared:
             raise ConfigurationError(f"schedule {name!r} is declared twice; give one of them another name")
-        self.declared[name] = self._wanted(name, what, options)
+        self.declared[name] = self._make_spec(name, what, options)
 
-    async def upsert(self, name: str, what: What, **options: Unpack[ScheduleOptions]) -> ScheduleView:
-        """Make a schedule, or give the one of that name other work or settings:
-        `await app.schedules.upsert("feed-7", refresh.job(feed), every=3600)`. Said again as it is, it changes
-        nothing; another rule begins now. A pause, an override and the history stay. One that code declares is
-        refused."""
+    async def upsert(
+        self, name: str, what: ScheduledWork, **options: Unpack[ScheduleOptions]
+    ) -> ScheduleView:
+        """Creates a schedule, or changes the work or settings of an existing one, and returns it.
+
+        `await app.schedules.upsert("feed-7", refresh.job(feed), every=3600)`. The same call again changes
+        nothing. A changed cron expression or interval applies from now. Pause, override and history stay.
+        Raises ConfigurationError if code declares a schedule of this name."""
         await self.upsert_many([(name, what, options)])
         return await self.get(name)
 
-    async def upsert_many(self, entries: Iterable[tuple[str, What, ScheduleOptions]]) -> None:
-        """Many in few calls: `[("feed-7", refresh.job(feed), {"every": 3600}), …]`. Nothing is changed when
-        one of them is wrong; a name that code declares is found out where its turn comes."""
-        wanted = {name: self._wanted(name, what, options) for name, what, options in entries}
+    async def upsert_many(self, entries: Iterable[tuple[str, ScheduledWork, ScheduleOptions]]) -> None:
+        """Creates or changes many schedules in few calls: `[("feed-7", refresh.job(feed), {"every": 3600}),
+        …]`.
 
-        def put(name: str, before: Schedule | None, now: float) -> Changed | None:
-            if is_so(before, wanted[name], Origin.DYNAMIC):
+        If an entry is invalid, nothing is written. If code declares a schedule of the same name, an error is
+        raised; entries before it may be written already."""
+        specs = {name: self._make_spec(name, what, options) for name, what, options in entries}
+
+        def put(name: str, before: Schedule | None, now: float) -> ScheduleWrite | None:
+            if is_unchanged(before, specs[name], ScheduleOrigin.DYNAMIC):
                 return None
-            return Changed(changes.put(before, name, wanted[name], Origin.DYNAMIC, now))
+            return ScheduleWrite(changes.put_schedule(before, name, specs[name], ScheduleOrigin.DYNAMIC, now))
 
-        await change_many(await self._client.store(), wanted, put)
+        await change_schedules(await self._client.store(), specs, put)
 
     async def remove(self, *names: str) -> int:
-        """Forget schedules; jobs they made stay. Answers how many there were. One that code declares is made
-        again by the next worker that starts: take it out of the code."""
+        """Removes schedules and returns how many of them existed. Jobs that they created stay.
+
+        The next worker creates a schedule again if it is declared in code; remove it there."""
         removed: set[str] = set()
 
-        def drop(name: str, before: Schedule | None, _: float) -> Changed | None:
-            removed.discard(name)  # somebody else was quicker when it is asked again
+        def drop(name: str, before: Schedule | None, _: float) -> ScheduleWrite | None:
+            removed.discard(name)  # on a second call another process was faster
             if before is None or before.removed:
                 return None
             removed.add(name)
-            return Changed(changes.remove(before))
+            return ScheduleWrite(changes.remove_schedule(before))
 
-        await change_many(await self._client.store(), names, drop)
+        await change_schedules(await self._client.store(), names, drop)
         return len(removed)
 
     async def pause(
         self, name: str, *, until: float | datetime | None = None, reason: str | None = None
     ) -> ScheduleView:
-        """No tick makes a job until `until` or `resume`; they are not caught up."""
-        store = await self._client.store()
-        end = await _future(store, until)
-        return await self._changed(name, partial(changes.pause, until=end, reason=reason))
+        """Pauses the schedule until the time `until`, or until `resume` if it is None. Ticks during the pause
+        create no jobs, also not later."""
+        end = await self._read_end(until)
+        return await self._changed(name, partial(changes.pause_schedule, until=end, reason=reason))
 
     async def resume(self, name: str) -> ScheduleView:
-        """End a pause. Harmless when there is none."""
-        return await self._changed(name, changes.resume)
+        """Ends a pause; does nothing if there is none."""
+        return await self._changed(name, changes.resume_schedule)
 
     async def override(
         self,
@@ -115,25 +127,27 @@ class Schedules:
         until: float | datetime | UnsetType | None = UNSET,
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleView:
-        """Put settings over those code declared; no deploy erases them. What is set here joins the override
-        that holds. `until` ends all of it; left out, the end it has stays; None takes the end away."""
-        put_over = _of(name, lambda: read_changes(options))
-        end = until if isinstance(until, UnsetType) else await _future(await self._client.store(), until)
-        return await self._changed(
-            name, partial(changes.override, changes=put_over, by=by, reason=reason, until=end)
-        )
+        """Overrides settings that are declared in code. A deploy does not remove the override. The new
+        settings are added to those of the current override. `by` is the author. `until` is the end of the
+        whole override; None means no end. If `until` is not given, the current end stays."""
+        put_over = _name_in_errors(name, lambda: read_schedule_changes(options))
+        edit = join_override(put_over, by=by, reason=reason, until=await self._read_end(until))
+        return await self._changed(name, partial(changes.override_schedule, edit=edit))
 
     async def clear_override(self, name: str, *settings: str) -> ScheduleView:
-        """The named settings follow the code again; without names, all of them."""
+        """Removes the named settings from the override; without names, all of them."""
         for setting in settings:
             if setting not in ScheduleChanges.__struct_fields__:
                 known = ", ".join(ScheduleChanges.__struct_fields__)
                 raise ConfigurationError(f"schedule {name!r}: no setting {setting!r}; there are: {known}")
-        return await self._changed(name, partial(changes.clear_override, names=settings))
+        return await self._changed(name, partial(changes.override_schedule, edit=clear_override(settings)))
 
     async def run_now(self, name: str) -> JobHandle[Any]:
-        """Make a job of it now, whether or not it is paused; its ticks stay as they are. While the last job
-        is live and `overlap` is "skip", that one is answered (`existing`)."""
+        """Creates a job of the schedule now, even if the schedule is paused, and returns its handle. The next
+        tick stays the same.
+
+        If `overlap` is "skip" and the last job has not ended, no job is created. The handle is then for the
+        last job and has `existing=True`."""
         while True:
             last, live = await self._last(name)
             if live:
@@ -142,65 +156,73 @@ class Schedules:
                 return JobHandle(self._client, job, existing=False)
 
     async def _run(self, name: str, last: str | None) -> str | None:
-        """None when it has made another job than `last` meanwhile, which may be live."""
+        """Creates a job and returns its id. Returns None, without a job, if the last job is not `last`."""
         job: str | None = None
 
-        def run(_: str, before: Schedule | None, now: float) -> Changed | None:
+        def run(_: str, before: Schedule | None, now: float) -> ScheduleWrite | None:
             nonlocal job
-            schedule, job = changes.require(name, before), None
+            schedule, job = changes.require_schedule(name, before), None
             if schedule.last != last:
                 return None
             job = f"{name}@{self._new_id()}"
-            return Changed(changes.run(schedule, now, job), (self._made(schedule, job, now),))
+            made = self._made(schedule, job, now)
+            return ScheduleWrite(changes.record_manual_run(schedule, now, job), (made,))
 
-        await change(await self._client.store(), name, run)
+        await change_schedule(await self._client.store(), name, run)
         return job
 
     async def get(self, name: str) -> ScheduleView:
-        """Raises ScheduleNotFound."""
+        """Returns the schedule. Raises ScheduleNotFound if it does not exist or was removed."""
         store = await self._client.store()
-        [course] = await store.courses(Kind.SCHEDULE, [name])
-        if course is None or course.state == ScheduleState.REMOVED:
-            raise changes.not_found(name)
-        if readable(course) is None:
+        [document] = await store.documents(DocumentKind.SCHEDULE, [name])
+        if document is None or document.state == ScheduleState.REMOVED:
+            raise changes.schedule_not_found(name)
+        if try_decode_schedule(document) is None:
             raise ConfigurationError(f"schedule {name!r}: its record is of a newer version, or damaged")
-        return view(course, (await store.read_clock()).wall, TICKS_SHOWN)
+        return make_schedule_view(document, (await store.read_clock()).wall, NEXT_TICKS_SHOWN)
 
     async def list(
         self,
         *,
-        states: Sequence[ScheduleState | str] = PRESENT,
-        origin: Origin | str | None = None,
+        states: Sequence[ScheduleState | str] = VISIBLE_STATES,
+        origin: ScheduleOrigin | str | None = None,
         limit: int = 100,
         cursor: str | None = None,
     ) -> SchedulePage:
-        """Newest first; `cursor` of one page continues with the next."""
-        if not 1 <= limit <= MOST_AT_ONCE:
-            raise ConfigurationError(f"limit: must lie between 1 and {MOST_AT_ONCE}, is {limit}")
+        """Returns a page of schedules, newest first. `cursor` comes from the previous page. `origin` selects
+        schedules declared in code or created at run time."""
+        if not 1 <= limit <= MAX_SCHEDULES_PER_CALL:
+            raise ConfigurationError(f"limit: must lie between 1 and {MAX_SCHEDULES_PER_CALL}, is {limit}")
         _check_known("states", states, ScheduleState)
-        _check_known("origin", () if origin is None else (origin,), Origin)
+        _check_known("origin", () if origin is None else (origin,), ScheduleOrigin)
         store = await self._client.store()
-        page = await store.find_courses(
-            Kind.SCHEDULE, name=origin, states=list(states), limit=limit, cursor=cursor
+        page = await store.find_documents(
+            DocumentKind.SCHEDULE, name=origin, states=list(states), limit=limit, cursor=cursor
         )
         now = (await store.read_clock()).wall
-        known = [course for course in page.courses if readable(course) is not None]
-        return SchedulePage(tuple(view(course, now, 1) for course in known), page.cursor)
+        known = [document for document in page.documents if try_decode_schedule(document) is not None]
+        return SchedulePage(tuple(make_schedule_view(document, now, 1) for document in known), page.cursor)
 
     async def counts(self) -> dict[str, int]:
-        """How many there are in each state."""
-        counts = await (await self._client.store()).course_counts(Kind.SCHEDULE)
-        return {state.value: counts[state] for state in PRESENT if counts.get(state)}
+        """Returns the number of schedules by state."""
+        counts = await (await self._client.store()).document_counts(DocumentKind.SCHEDULE)
+        return {state.value: counts[state] for state in VISIBLE_STATES if counts.get(state)}
 
     async def _changed(self, name: str, alter: Callable[[Schedule, float], Schedule]) -> ScheduleView:
-        def altered(_: str, before: Schedule | None, now: float) -> Changed:
-            return Changed(alter(changes.require(name, before), now))
+        def altered(_: str, before: Schedule | None, now: float) -> ScheduleWrite:
+            return ScheduleWrite(alter(changes.require_schedule(name, before), now))
 
-        await change(await self._client.store(), name, altered)
+        await change_schedule(await self._client.store(), name, altered)
         return await self.get(name)
 
+    async def _read_end(self, until: float | datetime | NoEnd) -> float | NoEnd:
+        now = (await (await self._client.store()).read_clock()).wall
+        return parse_end(until, now, ConfigurationError)
+
     async def _last(self, name: str) -> tuple[str | None, str | None]:
-        """The last job, and again if it is in the way of another."""
+        """Returns two job ids, each of which may be None: the last job of the schedule, and the job that
+        prevents a new one. If `overlap` is "skip" and the last job has not ended, the last job prevents a new
+        one."""
         seen = await self.get(name)
         if seen.last_job is None or seen.settings.overlap != "skip":
             return seen.last_job, None
@@ -214,14 +236,14 @@ class Schedules:
                 f"task: {schedule.work.task!r} is not known here; run it by a program with its code, or "
                 "--app module:app"
             )
-        return make(schedule, task, in_force(schedule, now).overlap, job, None)
+        return build_tick_job(schedule, task, settings_in_force(schedule, now).overlap, job, None)
 
-    def _wanted(self, name: str, what: What, options: Mapping[str, Any]) -> Wanted:
+    def _make_spec(self, name: str, what: ScheduledWork, options: Mapping[str, Any]) -> ScheduleSpec:
         if problem := problem_with_schedule_name(name):
             raise ConfigurationError(f"schedule: {problem}")
-        return _of(name, lambda: Wanted(self._work(what), read_settings(options)))
+        return _name_in_errors(name, lambda: ScheduleSpec(self._work(what), read_schedule_settings(options)))
 
-    def _work(self, what: What) -> Any:
+    def _work(self, what: ScheduledWork) -> Any:
         if isinstance(what, Task):
             try:
                 what = what.job()
@@ -232,27 +254,17 @@ class Schedules:
         task = self._client.tasks.get(what.job.task)
         if task is None:
             raise ConfigurationError(f"task: {what.job.task!r} is a task of another application")
-        return work_of(what.queue, what.job, task)
+        return make_schedule_work(what.queue, what.job, task)
 
 
-def _of(name: str, read: Callable[[], T]) -> T:
+def _name_in_errors(name: str, read: Callable[[], T]) -> T:
     try:
         return read()
     except (ConfigurationError, EnqueueError) as error:
         raise ConfigurationError(f"schedule {name!r}: {error}") from None
 
 
-def _check_known(field: str, given: Iterable[str], known: type[StrEnum]) -> None:
-    for value in given:
+def _check_known(field: str, values: Iterable[str], known: type[StrEnum]) -> None:
+    for value in values:
         if value not in list(known):
             raise ConfigurationError(f"{field}: must be one of {', '.join(known)}, is {value!r}")
-
-
-async def _future(store: Store, until: float | datetime | None) -> float | None:
-    """When it ends, which must be ahead; None is open."""
-    if until is None:
-        return None
-    end, now = read_time("until", until, ConfigurationError), (await store.read_clock()).wall
-    if not end > now:
-        raise ConfigurationError(f"until: must be in the future, is {now - end:.0f} s ago; give a later time")
-    return end

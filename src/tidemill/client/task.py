@@ -1,35 +1,120 @@
-"""A registered function as its callers see it."""
+"""`Task`: the object that `@app.task` returns. This module also enqueues jobs as part of a database
+transaction of the caller."""
 
 from __future__ import annotations
 
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
-from tidemill.client import inside
+import msgspec
+
 from tidemill.client.client import Client
-from tidemill.client.handle import JobHandle
-from tidemill.client.options import JobOptions, Options, options_of, with_options
+from tidemill.client.job_handle import JobHandle
+from tidemill.client.job_options import CheckedJobOptions, JobOptions, default_options, with_options
 from tidemill.client.request import JobRequest
-from tidemill.errors import InvalidJob
+from tidemill.contract.jobs import TransactionalStore
+from tidemill.core.jobs import Job
+from tidemill.errors import ConfigurationError, InvalidJob, JobNotFound
 from tidemill.tasks.definition import TaskDefinition
+from tidemill.times import parse_seconds
+
+if TYPE_CHECKING:
+    from tidemill.contract.store import Store
+
+
+ResultT = TypeVar("ResultT")
+
+ADMISSION_TIMEOUT_SECONDS, ADMISSION_POLL_SECONDS = 60.0, 0.05
+"""Seconds."""
+
+_ARRIVAL_FIELDS = ("priority", "at", "expires", "timeout", "unique", "key", "trace", "tags")
+
+
+class ArrivalHandle(JobHandle[ResultT]):
+    """The handle of a job that was sent inside the caller's transaction. The job exists only after the
+    transaction has committed and a worker has admitted the job.
+
+    `result` first waits until the job exists. It raises JobNotFound if the job does not exist after `timeout`
+    seconds, or after 60 s if no timeout is given."""
+
+    __slots__ = ()
+
+    async def _ended(self, timeout: float | timedelta | None) -> Job:  # noqa: ASYNC109 - see `result`
+        patience = ADMISSION_TIMEOUT_SECONDS
+        if timeout is not None:
+            patience = parse_seconds("timeout", timeout, ConfigurationError)
+        loop = asyncio.get_running_loop()
+        until, store = loop.time() + patience, await self._client.store()
+        while (await store.get([self.id]))[0] is None:
+            if loop.time() >= until:
+                raise JobNotFound(
+                    f"no worker has taken in job {self.id!r} within {patience:g} s: its transaction is not "
+                    "committed or was rolled back, no worker runs, or its unique key is held by another job"
+                )
+            await asyncio.sleep(ADMISSION_POLL_SECONDS)
+        return await super()._ended(None if timeout is None else max(0.0, until - loop.time()))
+
+
+async def enqueue_in_transaction(
+    client: Client, connection: object, request: JobRequest[ResultT]
+) -> JobHandle[ResultT]:
+    store = _require_transactional(await client.store())
+    with client.traced(request) as traced:
+        job = traced.job
+        await store.send_in_transaction(connection, job.id, job.task, job.payload, arrival_options(traced))
+    return ArrivalHandle(client, job.id)
+
+
+def enqueue_in_transaction_sync(
+    client: Client, connection: object, request: JobRequest[ResultT]
+) -> JobHandle[ResultT]:
+    store = _require_transactional(client.opened())
+    with client.traced(request) as traced:
+        job = traced.job
+        store.send_in_transaction_sync(connection, job.id, job.task, job.payload, arrival_options(traced))
+    return ArrivalHandle(client, job.id)
+
+
+def arrival_options(request: JobRequest[Any]) -> bytes:
+    """Returns the options of an arrival as JSON. Options that come from the task are written too, because the
+    worker that admits the arrival may have other defaults. Options that are None are left out."""
+    job = request.job
+    fields = {name: getattr(job, name) for name in _ARRIVAL_FIELDS}
+    if job.delay:
+        fields["delay"] = job.delay  # counted from its arrival by the store's clock
+    options = {"queue": request.queue} | {name: value for name, value in fields.items() if value is not None}
+    return msgspec.json.encode(options)
+
+
+def _require_transactional(store: Store) -> TransactionalStore:
+    if isinstance(store, TransactionalStore):
+        return store
+    raise ConfigurationError(
+        "connection: this store is not in a database that you could have a transaction in; use a "
+        "postgresql:// store, or send the job after your commit without connection="
+    )
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class Task(Generic[P, R]):
-    """What `@app.task` makes of a function: `await describe.enqueue(songs)` sends a job.
+    """A function decorated with `@app.task`: `await describe.enqueue(songs)` sends a job.
 
-    `P` are the handler's parameters without its context, `R` is what it returns. Calling the task
-    calls the plain function, so that a handler's test needs no queue.
-    """
+    `P` are the handler's parameters without its context, `R` is its return type. Calling the task runs the
+    function directly, so you can test a handler without a queue."""
 
     __slots__ = ("_client", "_make", "_options", "definition")
 
-    def __init__(self, client: Client, definition: TaskDefinition, options: Options | None = None) -> None:
+    def __init__(
+        self, client: Client, definition: TaskDefinition, options: CheckedJobOptions | None = None
+    ) -> None:
         self.definition = definition
         self._client = client
         self._make = client.requests.make
-        self._options = options or options_of(definition)
+        self._options = options or default_options(definition)
 
     def __repr__(self) -> str:
         return f"<Task {self.name} on queue {self._options.queue!r}>"
@@ -39,42 +124,48 @@ class Task(Generic[P, R]):
 
     @property
     def name(self) -> str:
-        """What jobs in the store know the task by."""
+        """The name of the task in the store."""
         return self.definition.name
 
     @property
-    def options(self) -> Options:
-        """What its jobs are sent with."""
+    def options(self) -> CheckedJobOptions:
+        """The options that jobs of this task get."""
         return self._options
 
     @property
     def client(self) -> Client:
-        """What sends the task's jobs."""
+        """The client that sends the jobs of this task."""
         return self._client
 
     def using(self, **options: Unpack[JobOptions]) -> Task[P, R]:
-        """The same task with other options for the jobs made through it:
-        `describe.using(priority=1, delay=60).enqueue(songs)`."""
+        """Returns the task with other options for its jobs: `describe.using(priority=1,
+        delay=60).enqueue(songs)`."""
         return Task(self._client, self.definition, with_options(self._options, options))
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
-        """Send a job, with the handler's own parameters. Returns when the store has it, or raises within
-        5 s: an argument that does not fit is refused before anything is sent."""
+        """Sends a job and returns its handle. The arguments are those of the handler, without its context.
+
+        It returns when the store has the job, or raises within 5 s. Invalid arguments raise an error before
+        anything is sent."""
         request = self._make(self.definition, self._options, args, kwargs)
         if self._options.connection is not None:
-            return await inside.enqueue(self._client, self._options.connection, request)
+            return await enqueue_in_transaction(self._client, self._options.connection, request)
         return await self._client.enqueue(request)
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
-        """The same for programs without an event loop. On an event loop's thread it stops the loop
-        for one commit, where the store has blocking verbs as SQLite does, and is refused elsewhere."""
+        """Like `enqueue`, for programs without an event loop.
+
+        On the thread of a running event loop the effect depends on the store. With SQLite the call works, but
+        blocks the loop for one commit. With a store that has no blocking methods the call raises
+        ConfigurationError."""
         request = self._make(self.definition, self._options, args, kwargs)
         if self._options.connection is not None:
-            return inside.enqueue_sync(self._client, self._options.connection, request)
+            return enqueue_in_transaction_sync(self._client, self._options.connection, request)
         return self._client.enqueue_sync(request)
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> JobRequest[R]:
-        """A job to be sent with others by `enqueue_many`, which takes no connection."""
+        """Returns a job request for `enqueue_many`, without sending it. Raises InvalidJob if the option
+        `connection` is set."""
         if self._options.connection is not None:
             raise InvalidJob("connection: enqueue_many has a call of its own; use enqueue for each job")
         return cast("JobRequest[R]", self._make(self.definition, self._options, args, kwargs))

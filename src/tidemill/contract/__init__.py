@@ -1,5 +1,5 @@
-"""What a store promises, in small batch-first protocols with numbered obligations.
+"""The contract of a store: small protocols with numbered obligations.
 
-The conformance suite cites the numbers (J1, Q1, R1 …). A store is one object that keeps
-all of them; `engine` is the specification; a store keeps its rows.
-"""
+A store is one object that implements all protocols. The conformance tests cite the numbers (J1, Q1, R1 …).
+Most methods take a list of requests, so that one call does the work of many. `tidemill.engine` implements the
+rules once for all stores; a store only loads and saves rows."""

@@ -1,51 +1,65 @@
-"""The verbs that move jobs."""
+"""The part of the contract that moves jobs from state to state: jobs, checkpoints, and transactions shared
+with the caller."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from tidemill.core.changes import Amended, Change
-from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
+from tidemill.core.checkpoints import Checkpoint, OnUnknown, StepAttempt, StepKey, StepStart
+from tidemill.core.claims import ClaimRequest, ClaimResult, Heartbeat, Settlement, SettleResult
 from tidemill.core.filters import Filter
-from tidemill.core.job import Error, Group, NewJob
-from tidemill.core.queues import Inserted
+from tidemill.core.jobs import Error, JobGroup, NewJob
+from tidemill.core.operator_changes import AmendResult, OperatorChange
+from tidemill.core.outcomes import WriteAnswer
+from tidemill.core.queues import InsertResult
 
-MEMORY_OF_IDS = 3600.0
-"""How long an id is known after its job is gone, in seconds. Read it as `jobs.MEMORY_OF_IDS`, through the
+KNOWN_ID_SECONDS = 3600.0
+"""Seconds that an id stays known after its job is deleted. Read it as `jobs.KNOWN_ID_SECONDS`, through the
 module: `benchmarks.retention` sets a shorter time."""
 
-PROMOTE_AT_ONCE = 250
-"""How many due jobs of a queue one claim promotes at most: no claim is ever a long one."""
+MAX_PROMOTED_PER_CLAIM = 250
+"""The most due jobs of a queue that one claim promotes, so that no claim takes long."""
 
 
-class Reading(msgspec.Struct, frozen=True):
-    """The store's clocks, read together."""
+class ClockReading(msgspec.Struct, frozen=True):
+    """The store's clocks, read at the same moment, in seconds. `wall` is Unix time. `boot` counts from a
+    start of the machine; setting the wall clock does not change it."""
 
     wall: float
     boot: float
 
 
-class Extended(msgspec.Struct, frozen=True):
-    """Which listed jobs are no longer the worker's: their attempts must stop.
-    `returned` were running in its name, not listed, and have been handed back."""
+class ExtendResult(msgspec.Struct, frozen=True):
+    """The result of a heartbeat.
+
+    `lost`: ids of listed jobs that the worker no longer holds; the worker must stop their attempts.
+    `returned`: ids of jobs that were running under the worker's name and were not listed; they are ready
+    again."""
 
     lost: tuple[str, ...]
     returned: tuple[str, ...] = ()
 
 
-class Reclaimed(msgspec.Struct, frozen=True):
-    """`ready` may run again, `poison` reached the crash limit and failed."""
+class ReclaimResult(msgspec.Struct, frozen=True):
+    """The ids of the reclaimed jobs. `ready`: jobs that may run again. `poison`: jobs that reached the crash
+    limit of their queue and failed."""
 
     ready: tuple[str, ...]
     poison: tuple[str, ...]
 
 
-class Pruned(msgspec.Struct, frozen=True):
-    """`more` asks for another call soon: the limit was reached. `early` has the number of jobs per queue that
-    left by count before their age was over."""
+class PruneResult(msgspec.Struct, frozen=True):
+    """The result of a prune.
+
+    - `pruned`: how many finished jobs and documents were deleted.
+    - `expired`: how many expired jobs were cancelled.
+    - `more`: True if a limit was reached, so that the caller should prune again soon.
+    - `early`: maps a queue to the number of its jobs that were deleted before their retention age, because
+      the queue had more finished jobs than its retention allows."""
 
     pruned: int
     expired: int
@@ -54,7 +68,10 @@ class Pruned(msgspec.Struct, frozen=True):
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
-    """A request written straight into the store, not yet a job. `options` is a JSON object."""
+    """A request that another program wrote directly into the store, and that is not a job yet.
+
+    `seq` is its number among arrivals. `options` is a JSON object with the options of the job. `arrived` is a
+    wall time."""
 
     seq: int
     id: str
@@ -64,135 +81,292 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     arrived: float
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """An arrival that cannot become a job: it is kept as a failed one, naming the field."""
+class RejectedArrival(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker's decision that an arrival cannot become a job. The arrival is stored as a failed job in
+    `queue`; `error` names the invalid field."""
 
     queue: str
     error: Error
 
 
 class Admission(msgspec.Struct, frozen=True):
-    """What a worker made of an arrival."""
+    """A worker's decision on an arrival. `verdict` is the job that the arrival becomes, or the rejection with
+    its reason."""
 
     arrival: Arrival
     queue: str
-    verdict: NewJob | Refused
+    verdict: NewJob | RejectedArrival
 
 
-class Jobs(Protocol):
-    """Every verb is one atomic step. No verb takes `now`: the store owns the clock.
+class JobStore(Protocol):
+    """The methods that move jobs from state to state. Every call is one transaction. No method takes the
+    current time, because the store owns the clock.
 
-    J1  A verb that raised a StoreError changed nothing, or what it changed is found again
-        when the same call is repeated: insert by job id, claim by number, settle by claim.
-    J2  A job is in exactly one state, and moves only as `core.states.TRANSITIONS` says.
-    """
+    J1  A call that raised a StoreError either changed nothing or was applied. If it is repeated, the
+        store recognises an insert by its job ids, a claim by its number, a settlement by its claim.
+    J2  A job is in exactly one state, and changes it only as `core.states.TRANSITIONS` allows.
 
-    async def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
-        """One answer per job, in order.
+    Batch tasks put several jobs into one provider call. They use the same methods, with the obligations B1 to
+    B10. The store decides when enough jobs wait and how many of them a call takes, because only the store
+    sees the jobs of all clients. `core.batching` has the rules. `core.batch_start` applies them when it is a
+    lane's turn.
 
-        J10 A group is accepted or refused as a whole; groups do not affect each other.
-        J11 Repeating an id answers its first verdict, also MEMORY_OF_IDS after the job is gone.
-        J12 FULL: pending jobs of the queue plus the group's new ones would pass `max_length`.
-            Limits hold under concurrency.
-        J13 INVALID: `core.job.problem_with` found something; the answer says what.
-        J14 A held unique key is resolved as `core.uniqueness.resolve` says, within one group too. A
-            pending holder past its expiry is cancelled first: it holds nothing any more.
-        J15 An accepted job survives whatever the store promises to survive.
-        J16 A job due in the future is `scheduled`; it never starts before that time.
-        """
+    B1  Jobs with a `batching` policy have their own lanes. The jobs of such a lane have the same
+        queue, key, pools, pool keys and task. If their batch was split (B6), they also belong to the
+        same part. One provider call takes the first jobs of one lane, and they are claimed together.
+        If their policies differ, the policy of the first job applies.
+    B2  No call starts before its lane is ready for one (`core.batching.seconds_until_full`). Until
+        then the lane costs claims nothing, like any blocked lane (P12). The lane is examined again
+        when its waiting time is over, when the missing number of new jobs has arrived, or when one of
+        its jobs changed in another way. `ClaimResult.next_due` includes its waiting time, and
+        `ClaimResult.batch_waits` reports it.
+    B3  A call takes a lane's first jobs, up to the policy's limit (`core.batching.max_call_jobs`), a
+        concurrency limit (J35 counts each job), an expired job, or the number that the pools admit.
+        If the pools admit none, the lane is blocked (P12).
+    B4  A call takes one reservation from each pool (`core.batching.call_needs`). The reservation
+        belongs to the call's first job, so P13 and P14 apply to that job. The other jobs hold no
+        units.
+    B5  A call counts as one towards a claim's `limit` and a queue's share. Its jobs come one after
+        the other in the result. Each names the first job (`ClaimedJob.call`), which leads them as
+        long as the worker holds it. A repeated claim (J33) keeps calls together.
+    B6  A job settled as `SmallerBatch` belongs to one part of its split batch from then on, until an
+        operator retries it. It returns to its old position, in the lane of its part, and no attempt
+        is counted. That lane is ready for a call at once.
+    B7  If a worker dies during a call, the jobs of the call are divided into two halves. A job with a
+        recorded crash makes its lane ready for a call at once. It shares a call only with jobs of its
+        half. A job that crashed alone shares no call.
+    B8  A job claimed by its id (J37) is a call by itself, and its lane need not be ready.
+    B9  Setting the wall clock makes no lane wait longer than `linger` seconds from the first claim
+        that could have taken its jobs (I26).
+    B10 P10 is checked as if the inserted job were alone in its call."""
+
+    async def insert(self, groups: Sequence[JobGroup]) -> list[list[InsertResult]]:
+        """Inserts groups of jobs. Returns, for each group, one result per job, in order.
+
+        J10 A group is accepted or refused as a whole. Groups do not affect each other.
+        J11 Inserting an id again returns its first answer. This holds while the job exists, and for
+            KNOWN_ID_SECONDS after it is deleted.
+        J12 FULL: the queue's pending jobs plus the group's new jobs would exceed `max_length`. The limit
+            holds under concurrency.
+        J13 INVALID: `core.jobs.problem_with_group` found a problem; the result has its text.
+        J14 If another job holds the unique key, `core.unique_keys.resolve_conflict` decides, also within
+            one group. A pending holder that has expired is cancelled first, so it no longer holds the
+            key.
+        J15 An accepted job survives every failure that the store promises to survive.
+        J16 A job due in the future is `scheduled` and never starts before that time."""
         ...
 
     async def arrivals(self, limit: int, after: int = 0) -> list[Arrival]:
-        """Requests waiting to be admitted, oldest first, from behind the one numbered `after`."""
+        """Returns up to `limit` arrivals that wait to be admitted, oldest first. Only arrivals whose number
+        (`Arrival.seq`) is above `after` are returned."""
         ...
 
     async def admit(self, admissions: Sequence[Admission]) -> int:
-        """Turn arrivals into jobs and forget the arrivals, in one step. Answers how many.
+        """Turns arrivals into jobs and deletes the arrivals, in one transaction. Returns how many arrivals
+        were deleted.
 
-        J20 An arrival is admitted once, however often and by however many it is tried.
-        J21 A refused arrival becomes a failed job with that error, and one that the store finds a problem
-            with keeps its key, priority, timeout, trace and tags. Length limits do not apply.
-        """
+        J20 An arrival is admitted once, even if several workers try it several times.
+        J21 A rejected arrival becomes a failed job with that error. If the store itself finds a problem,
+            the failed job keeps its key, priority, timeout, trace and tags. Length limits do not apply."""
         ...
 
-    async def claim(self, request: ClaimRequest) -> Claims:
-        """The right to run up to `limit` jobs.
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
+        """Claims up to `limit` jobs for a worker and returns them. A batch call counts as one.
 
-        J30 Due jobs of the queues are promoted first, PROMOTE_AT_ONCE of each at most, oldest due first.
-        J31 Order: `core.lanes.pick`; inside a lane (priority, due, seq).
-        J32 One fence for all jobs of a claim; it only grows. The claim id is random.
-        J33 A number that is not above the worker's last is a repetition: it returns the jobs of that
-            claim the worker still holds, and claims nothing new.
-        J34 A paused queue gives nothing; a pause with a time ends by itself.
-        J35 Running jobs of a queue never exceed `concurrency`, of a key never `key_concurrency`.
-        J36 A job past its expiry is cancelled instead ("expired"), `core.lanes.PASS_AT_ONCE` at most.
-        J37 By ids: each is claimed, blocked (not ready, paused, or at a limit) or gone.
-        J38 `next_due` is the time to the next scheduled job or the end of a pause or an override; `more`
-            tells whether open ready jobs were left.
-        J39 Shares are served in order, then what is left of `limit`. A store may give fewer than there are
-            where all would make it a long step; `more` says so.
-        """
+        J30 First, due jobs of the queues are promoted, at most MAX_PROMOTED_PER_CLAIM per queue, in order
+            of their due time.
+        J31 `core.lane_selection.select_jobs` decides the order of lanes. Inside a lane the order is
+            priority, due time, sequence number.
+        J32 All jobs of a claim get the same fence. Fences only grow. The claim id is random.
+        J33 A claim number that is not above the worker's last number is a repetition. The store returns
+            the jobs of that claim that the worker still holds, and claims no new job.
+        J34 No job of a paused queue is claimed. A pause with an end ends by itself.
+        J35 Running jobs of a queue never exceed `concurrency`. Running jobs of a key never exceed
+            `key_concurrency`.
+        J36 An expired job is cancelled ("expired") instead of claimed, at most
+            `core.lane_selection.MAX_EXPIRED_PER_CLAIM` per claim.
+        J37 If the request has `ids`, each of these jobs is claimed, or reported as blocked (not ready,
+            paused, or at a limit) or as missing (finished or deleted).
+        J38 `next_due` is the number of seconds until the next scheduled job is due, or until a pause or
+            an override ends. `more` is True if claimable jobs were left.
+        J39 Each queue first gets its share of `limit`, in the order of the request. The rest of `limit`
+            goes to the queues in the same order. To keep the transaction short, a store may return fewer
+            jobs than it could; then `more` is True."""
         ...
 
-    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
-        """Record outcomes, and claim the next jobs in the same step.
+    async def settle(
+        self, settlements: Sequence[Settlement], request: ClaimRequest | None = None
+    ) -> SettleResult:
+        """Records the outcomes of attempts. If `request` is given, also claims the next jobs in the same
+        transaction.
 
-        J40 Answers per item: ok (or charged, P17), again, stale, gone (`core.claims.answer_to`); only ok
-            changes anything, and one item never stops the others. A job that is gone but remembered by
-            its claim answers again.
-        J41 The job after is `core.transitions.settled`.
-        J42 A run that ends for good releases its waiting successor; a retry with a successor
-            waiting ends as cancelled ("superseded") and releases it.
-        J43 A job given back keeps its seq.
-        """
+        J40 Each settlement gets one answer, and none stops the others: OK (or CHARGED, P17), AGAIN
+            (settled before), STALE (an older claim) or GONE (`core.claims.check_fence`). Only OK and
+            CHARGED change the job. If a deleted job's claim is still remembered, the answer is AGAIN.
+        J41 `core.transitions.settle_job` decides the job's new state.
+        J42 A job that ends releases its waiting successor. A job that would be retried while a successor
+            waits is cancelled ("superseded") and releases the successor.
+        J43 A job that is given back keeps its sequence number, and so its position in its lane."""
         ...
 
-    async def extend(self, heartbeat: Heartbeat) -> Extended:
-        """Renew leases and record progress, notes and log lines.
+    async def extend(self, heartbeat: Heartbeat) -> ExtendResult:
+        """Applies a worker's heartbeat: renews leases and stores progress, notes and log lines.
 
-        J50 A listed claim that is current gets a new lease if it asked for one, and its news is kept;
-            a line is dated by the store's clock, less its age.
-        J51 A listed claim that is not current is answered as lost and changes nothing.
-        J52 A running job of this worker, of a claim number ≤ `received`, that is not listed goes back
-            uncounted.
-        J53 The worker is known to the reader until its lease is over.
-        """
+        J50 If a listed claim is current, its lease is renewed if the worker asks for that, and its
+            progress, note and log lines are stored. The time of a log line is the store's time minus the
+            line's age.
+        J51 A listed claim that is not current is reported as lost and changes nothing.
+        J52 A running job of this worker that is not listed becomes ready again, uncharged, if its claim
+            number is at most `received`, the number of the last claim whose reply the worker got.
+        J53 `StoreReader.workers` lists the worker until its lease expires."""
         ...
 
-    async def reclaim(self, dead: Sequence[str] = ()) -> Reclaimed:
-        """Take back running jobs whose lease is over, and those of workers known to be dead.
+    async def reclaim(self, dead: Sequence[str] = ()) -> ReclaimResult:
+        """Takes back running jobs whose lease has expired, and all jobs of the workers in `dead`, which are
+        known to have died.
 
-        J60 A job whose lease runs is not touched, unless its worker is in `dead`.
-        J61 The job after is `core.transitions.reclaimed`: in company only suspect, alone a crash.
-        J62 The old claim is refused from then on.
-        J63 Leases of another boot are over.
-        """
+        J60 A job with a valid lease is not touched, unless its worker is in `dead`.
+        J61 `core.transitions.reclaim_job` decides the job's new state. If the job ran alone, its crash
+            count grows by 1. If others ran too, the count becomes at least 1: the job runs alone next, or
+            with its half (B7).
+        J62 Every later write of the old claim is refused.
+        J63 Leases from before a restart of the machine count as expired."""
         ...
 
-    async def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
-        """An operator's change to the jobs a filter means, oldest first, `limit` at most.
+    async def amend(self, job_filter: Filter, change: OperatorChange, limit: int = 1000) -> AmendResult:
+        """Applies an operator's change to the jobs that match the filter `job_filter`, oldest first, at most
+        `limit` jobs.
 
-        J70 `core.changes` says which jobs it applies to and what they become; whom the filter means is
-            `core.matching.matches`. One with a `problem` is refused (ConfigurationError).
-        J71 After a cancel returned nothing new of the job starts, and its holder is refused.
+        J70 `core.operator_changes` says to which jobs a change applies and what it does to them.
+            `core.filters.matches_filter` says which jobs match. An invalid filter raises
+            ConfigurationError.
+        J71 After `amend` has cancelled a job, no new attempt of the job starts, and writes of its holder
+            are refused.
         J72 Ending a job releases its waiting successor.
-        J73 A deleted job is remembered as any job that is gone.
-        """
+        J73 The id of a deleted job is remembered, as for any deleted job."""
         ...
 
-    async def prune(self, limit: int = 1000) -> Pruned:
-        """Drop ended jobs by their queue's retention, cancel expired ones, forget old ids.
+    async def prune(self, limit: int = 1000) -> PruneResult:
+        """Deletes finished jobs by their queue's retention, cancels expired jobs, and forgets old remembered
+        ids. Each of these handles at most `limit` rows.
 
-        J80 Oldest ended first, by age and by count per queue and state.
-        J81 A key held for a period keeps its job until the period is over.
-        J82 A job that is gone is remembered by id for MEMORY_OF_IDS.
-        J83 A job of a flow is not its queue's to drop: it goes when the flow's `until` is over, and then the
-            flow. What is dropped counts as `pruned`, flows too.
-        J84 A job that leaves by count though its retention has an age that is not over is counted in `early`
-            and as `dropped_early` in the history of its queue.
-        """
+        J80 Jobs that finished first are deleted first. Age and number are limited per queue and state.
+        J81 A job whose unique key is held for a period is kept until the period is over.
+        J82 The id of a deleted job is remembered for KNOWN_ID_SECONDS.
+        J83 A queue's retention does not apply to a job of a flow. Such a job is deleted when the flow's
+            `until` has passed; then the flow is deleted. `pruned` counts both.
+        J84 A job that is deleted before its retention age, because its queue has too many finished jobs,
+            is counted in `early`, and as `dropped_early` in its queue's history."""
         ...
 
-    async def read_clock(self) -> Reading:
-        """What the store's clocks say now."""
+    async def read_clock(self) -> ClockReading:
+        """Returns the current time of the store's clocks."""
+        ...
+
+
+class CheckpointStore(Protocol):
+    """The methods that store the results of steps inside a handler. `core.checkpoints` has the rules.
+
+    `by` names one call of a step: the claim that makes it, and the number of the call. The holder of the
+    claim counts its calls from 1.
+
+    K1  A checkpoint that a method has confirmed survives every failure that the store promises to
+        survive, like a job (J15).
+    K2  Checkpoints live as long as their job. An operator's retry keeps results and deletes
+        checkpoints without a result, because the operator decided to pay again."""
+
+    async def begin_step(
+        self, job: str, by: StepAttempt, step: StepKey, on_unknown: OnUnknown = "retry"
+    ) -> StepStart:
+        """Records that a paid step is about to make its call. Returns whether the call may be made, or the
+        stored result.
+
+        `on_unknown` applies if an earlier call of the step began and has no result, so that it may have been
+        paid.
+
+        K3  If a result is stored, the answer is KEPT with the result. If an earlier call has begun and
+            has no result, "park" answers UNKNOWN and changes nothing. "retry" begins the step again under
+            this call's name, counts the earlier call as unknown and answers FRESH. Otherwise the step
+            begins, and the answer is FRESH. Repeating the same call after a lost reply answers FRESH
+            again. If the claim is not current, the answer is STALE and nothing changes."""
+        ...
+
+    async def forget_step(self, job: str, by: StepAttempt, step: StepKey) -> None:
+        """Deletes the record that a step began, for a call that is known not to have been paid.
+
+        K4  If an earlier call of the step may have been paid, the record stays, but no longer names this
+            call. Results, and records that other calls began, stay unchanged."""
+        ...
+
+    async def keep_step(
+        self, job: str, by: StepAttempt, step: StepKey, result: bytes, *, paid: bool
+    ) -> tuple[WriteAnswer, bytes]:
+        """Stores a step's result. Returns the answer, and the result that is stored now. The first result
+        wins.
+
+        `paid=True`: the step makes a paid call.
+
+        K5  OK if this result was stored, AGAIN if another result was stored before. The result of a paid
+            step is stored even if the claim is no longer current or the job has ended (I6). Any other
+            result is stored only by the current claim; otherwise the answer is STALE with the given
+            result. GONE if the job does not exist."""
+        ...
+
+    async def checkpoints(self, job: str) -> list[Checkpoint]:
+        """Returns the checkpoints of a job.
+
+        K6  They are in the order in which their steps first began."""
+        ...
+
+    async def kept_step(self, job: str, step: StepKey) -> bytes | None:
+        """Returns the stored result of one step as JSON.
+
+        K7  None if the step has no result."""
+        ...
+
+
+class SettlingTransaction(msgspec.Struct):
+    """An open database transaction that also settles a job. `connection` is the connection object of the
+    database library. The caller sets `settlement` before the block ends; with None no job is settled."""
+
+    connection: Any
+    settlement: Settlement | None = None
+
+
+@runtime_checkable
+class TransactionalStore(Protocol):
+    """A store that can enqueue and settle jobs inside a database transaction.
+
+    X1  A request written inside a caller's transaction becomes an arrival when that transaction
+        commits. After a rollback it never existed. The request shares no lock with other jobs.
+    X2  An arrival sends a wake-up to ARRIVALS_TOPIC. Like every wake-up, this is only a hint.
+    X3  A connection that the store cannot write through raises ConfigurationError; the message says
+        what to pass instead."""
+
+    async def send_in_transaction(
+        self, connection: object, job: str, task: str, payload: bytes, options: bytes
+    ) -> None:
+        """Writes an enqueue request through the caller's async connection or session. The request becomes a
+        job after the caller's commit.
+
+        `job` is the id of the job. `payload` is JSON, and `options` is a JSON object."""
+        ...
+
+    def send_in_transaction_sync(
+        self, connection: object, job: str, task: str, payload: bytes, options: bytes
+    ) -> None:
+        """Writes an enqueue request through the caller's sync connection or session, in the caller's thread.
+        The request becomes a job after the caller's commit."""
+        ...
+
+    def transaction(
+        self, job: str, fence: int, claim: int
+    ) -> AbstractAsyncContextManager[SettlingTransaction]:
+        """Opens a transaction of the store for the holder of a claim. Use the result in an `async with`
+        block.
+
+        X4  A claim that is not current raises ClaimLost and blocks no other transaction. If the block
+            ends without an error, the settlement is recorded and commits together with everything else
+            written on the connection. If the claim was lost meanwhile, nothing is written (ClaimLost). A
+            later settlement of the same claim is answered AGAIN, as after a lost reply (J40)."""
         ...

@@ -1,10 +1,9 @@
-"""What providers meter: declared by code, overridden by people, kept full and never passed.
+"""The part of the contract about pools: provider quotas that are used fully and never exceeded.
 
-A reservation is taken by a claim, in the same step, for every pool a job needs, or by `reserve` while
-it runs. It belongs to that claim and ends exactly once: with the settlement of the attempt, with a
-reclaim, or by itself. The arithmetic is `core.windows` and `core.reserving`, and the stores apply it
-to the state they keep per pool and key.
-"""
+Code declares pools, and operators override them. A claim reserves units from every pool that a job needs, in
+the same transaction. `reserve` takes more units while the job runs. A reservation belongs to one claim and
+ends exactly once: when the attempt is settled, when the job is reclaimed, or when it expires. `core.windows`
+and `core.reservations` have the arithmetic. Stores apply it to the account of each pool and key."""
 
 from __future__ import annotations
 
@@ -12,21 +11,28 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from tidemill.core.accounts import Account, HandClosure
-from tidemill.core.closing import Closure
-from tidemill.core.departures import Departure
-from tidemill.core.learning import Learned
-from tidemill.core.needs import Need
-from tidemill.core.pool_news import PoolNews
-from tidemill.core.pools import PoolChanges, PoolOverride, PoolSettings
-from tidemill.core.spending import Observation
-from tidemill.core.units import Units
+from tidemill.core.accounts import Account, OperatorClosure
+from tidemill.core.closures import Closure
+from tidemill.core.feedback import Observation
+from tidemill.core.late_calls import Departure
+from tidemill.core.learned_limits import LearnedLimit
+from tidemill.core.needs import Need, Units
+from tidemill.core.overrides import Override
+from tidemill.core.pool_reports import PoolChange
+from tidemill.core.pools import LimitChanges, PoolSettings
 
 
 class LimitView(msgspec.Struct, frozen=True, kw_only=True):
-    """`free_in` is how many seconds until the whole limit is free again, None when nobody can say.
-    `learned` is what the provider was seen to allow, less than `amount`, and since when (wall)."""
+    """One limit of a pool, for display.
+
+    - `amount`: the limit in force.
+    - `declared`: the amount that code declares.
+    - `used`: the units that count now; more than `amount` if the pool is in debt.
+    - `free_in`: seconds until the whole limit is free again; None if unknown.
+    - `learned`: the lower limit that the provider seems to allow, and since when (wall time); None if nothing
+      was learned."""
 
     name: str
     unit: str
@@ -34,29 +40,37 @@ class LimitView(msgspec.Struct, frozen=True, kw_only=True):
     declared: float
     used: float
     free_in: float | None
-    learned: Learned | None = None
+    learned: LearnedLimit | None = None
 
 
 class PoolView(msgspec.Struct, frozen=True, kw_only=True):
-    """One pool, or one key of it. `foreign` are units somebody else was seen to use. `account` is what is
-    known of it as of now, from which every wait can be computed."""
+    """The current state of one pool, or of one key of it, for display.
+
+    - `closures`: the closures that the breaker made.
+    - `closed`: the closure that an operator made, if any.
+    - `reservations`: the number of open reservations.
+    - `external_usage`: units that other programs used, by limit name.
+    - `ramp`: the share of its amount that the slowest limit may use during a ramp, between 0 and 1; None
+      without a ramp.
+    - `account`: the whole state, from which every wait can be computed."""
 
     name: str
     key: str | None
     declared: PoolSettings
-    override: PoolOverride | None
+    override: Override[LimitChanges] | None
     limits: tuple[LimitView, ...]
     closures: tuple[Closure, ...]
-    closed: HandClosure | None
+    closed: OperatorClosure | None
     reservations: int
-    foreign: Units
+    external_usage: Units
     ramp: float | None
     account: Account
 
 
 class PoolMinute(msgspec.Struct, frozen=True, kw_only=True):
-    """One minute of a pool (`at` is its start), all its keys together: calls that ended, what they used by
-    unit, and refusals by reason."""
+    """The counters of a pool for one minute, all keys together. `at` is the wall time at which the minute
+    starts. `calls` counts the calls that ended, `units` what they used, and `refusals` the provider's
+    refusals by reason."""
 
     at: float
     calls: int
@@ -64,81 +78,106 @@ class PoolMinute(msgspec.Struct, frozen=True, kw_only=True):
     refusals: dict[str, int]
 
 
-class Pools(Protocol):
-    """Part of the other verbs:
+class PoolStore(Protocol):
+    """The methods for settings and accounts of pools. P10 to P20 are obligations of the other methods of a
+    store.
 
-    P10 Insert: a need of a pool nobody declared, or that its limits could never let through
-        (`PoolSettings.problem_with`), makes the group INVALID, naming pool and unit.
-    P11 A claim takes what a job needs of all its pools in the same step (`core.accounts.ask`), or leaves the
-        job where it is and takes nothing. The order of J31 holds among the jobs whose pools let them.
-    P12 A pool that denies shuts every lane of the group for that claim, one with a key only the job's own
-        lane (`core.lanes.Gate`). Shut lanes cost the next claims nothing until the wait is over, the pool's
-        revision changed, a more urgent job came, or the head of the lane went; a head of every shut group is
-        tried once a second at the latest, so that nothing waits for a wake-up that was lost. A job larger
-        than a limit that was changed since it was accepted shuts nobody: it goes into a lane of its own
-        (`core.needs.aside`), which is tried when the pool's limits change, and once a minute.
-    P13 Settling ends the reservations of that claim: what `Spent.usages` say, else all of it; without a call
-        (`made` is False) they are released. This holds for a stale settlement too, while the reservations
-        are there: units are booked once by the reservation, not by the job (I6).
-    P14 A reclaim, and a running job that goes back because its owner does not list it, count them anew.
-        Cancelling a running job leaves them to its holder, and to the end of its lease.
-    P15 What frees units or opens a pool rings the queues of the jobs that wait for it, and so does the end of
-        a waiting job for which a place was kept (`core.ledger.withdraw`); `next_due` counts with the soonest
-        end of a wait.
-    P16 Observations of a settlement are applied in the same step, once: also when the settlement is stale,
-        while its reservations are there or have been counted anew since (P14). A settlement that says that
-        its call went well may raise what was guessed of the limits (`core.learning.recovered`).
-    P17 A settlement whose refusal is to be paid for (`core.ledger.conclude` tells) becomes its `charged`, if
-        it has one, and is answered CHARGED; that of the first job of a call speaks for the others of it that
-        are settled behind it in the same step. A call that was claimed before an overload closed the pool
-        belongs to that incident and pays nothing, whenever its extra requests (P21) left. `Settled.news`
-        and `Claims.news` are what `core.ledger` told of pools in that step, once.
-    P18 A job settled as `Await` stands behind the pools it waits for too, and its claim takes what it waits
-        for apart from its needs (`core.extras.ask_for`). `reserve` exchanges it when the handler comes to its
-        call: taken anew, at that moment, in one step, or not at all. What was not exchanged comes back with
-        the settlement. A job keeps waiting for it while it is given back in its old place; any other ending,
-        and a retry by hand, makes it begin anew. One that could never have all it waits for fails (P10).
-    P19 A job settled as an excused `Release` keeps the number of those in a row in its first need. An attempt
-        that is charged or postponed, and a retry by hand, set it back to 0.
-    P20 A claim that decided answers in `Claims.waited` how many seconds passed between the call of the verb
-        and the time that its units count from: as many as the store can measure on one clock, and never more
-        than passed. A repeated claim (J33) answers None: its units are older.
-    """
+    P10 Insert: a need that names an undeclared pool, or that the pool's limits could never admit
+        (`PoolSettings.problem_with`), makes the group INVALID. The problem names pool and unit.
+    P11 A claim reserves all units that a job needs in the same transaction
+        (`core.accounts.request_units`), or leaves the job in its lane and takes nothing. The order of
+        J31 holds among the jobs that their pools admit.
+    P12 A pool that denies a request blocks all lanes of the queue that need the same pools (a group).
+        A pool with keys blocks only the job's lane (`core.lane_selection.BlockScope`). A blocked lane
+        costs later claims nothing until its wait is over, the pool's revision changes, a more urgent
+        job arrives, or the lane's first job leaves. The first job of every blocked group is tried at
+        least once a second, so no job depends on a wake-up that was lost. A limit may be lowered
+        after a larger job was accepted. Such a job blocks no other job: it moves into a lane of its
+        own (`core.needs.aside_lane`). That lane is tried when the pool's limits change, and once a
+        minute.
+    P13 Settling ends the claim's reservations with the usage that the settlement reports, or with all
+        reserved units if it reports none. If no call was made, the units are released. A stale
+        settlement does the same while the reservations exist: units are counted once per reservation,
+        not per job (I6).
+    P14 A reclaim ends the job's reservations and recounts them: their units count from now, because
+        the call may still be made. So does the return of a running job that its worker does not list
+        (J52). Cancelling a running job leaves them to its holder until the lease ends.
+    P15 Freeing units or opening a pool sends a wake-up to the queues of the jobs that wait for the
+        pool. So does the end of a waiting job for which a pool holds capacity
+        (`core.ledger.release_holds`). `ClaimResult.next_due` includes the soonest end of a wait.
+    P16 The observations of a settlement are applied in the same transaction, once. This also holds
+        for a stale settlement while its reservations exist or were recounted (P14). A settlement that
+        reports a successful call may raise guessed limits (`core.learned_limits.raise_guesses`).
+    P17 `core.ledger.settle_reservations` decides whether a refusal costs the job an attempt. If so,
+        the answer is CHARGED, and the settlement's `charged` outcome, if given, replaces its outcome.
+        The decision on a call's first job applies to its other jobs that are settled after it in the
+        same transaction. A call that was claimed before an overload closed the pool belongs to that
+        incident and is not charged, even if its extra requests (P21) left later. `SettleResult` and
+        `ClaimResult` list the pool changes of the transaction, once.
+    P18 A job settled as `UnitWait` also waits for the pools that its handler asked for. Its next
+        claim reserves those units apart from its needs (`core.late_calls.reserve_for_job`). When the
+        handler makes its call, `reserve` exchanges them: they are reserved again at that moment, in
+        one transaction, or not at all. Units that were not exchanged return with the settlement. A
+        job given back in its old position keeps its wait; any other outcome, and an operator's retry,
+        drops it. A job that could never get all units fails (P10).
+    P19 A counter in the job's first need says how often in a row the job was settled as an excused
+        `JobRelease` (an error after a provider's refusal). An attempt that is charged or postponed,
+        and an operator's retry, reset the counter to 0.
+    P20 `ClaimResult.waited` is the number of seconds between the call of `claim` and the time from
+        which the units of its jobs count. The store reports as much as it can measure on one clock,
+        and never more than passed. A repeated claim (J33) reports None, because its units were
+        reserved earlier."""
 
     async def declare_pools(self, pools: Mapping[str, PoolSettings]) -> None:
-        """P1 As Q1: overrides, closures and what was used stay. A limit that is new starts unused; one
-        whose amount changed keeps what was used of it, and what was learned of it is forgotten. Whether it
-        has keys cannot be changed: jobs and accounts of the one kind would not count for the other."""
+        """Stores the pools that code declares, by name.
+
+        P1  Overrides, closures and usage stay (like Q1). A new limit starts unused. A limit whose amount
+            changed keeps its usage, and what was learned about it is forgotten. A pool with keys cannot
+            become a pool without keys, or the reverse, because the jobs and accounts of one kind would
+            not count for the other."""
         ...
 
     async def override_pool(
         self,
         pool: str,
-        changes: PoolChanges | None,
+        changes: LimitChanges,
         *,
         by: str,
         reason: str | None = None,
-        until: float | None = None,
+        until: float | UnsetType | None = UNSET,
     ) -> None:
-        """P2 In the place of the override before; with the next verb on every worker. It ends by itself at
-        `until`, and None ends it now."""
+        """Adds an operator's new amounts for limits to the pool's override. `by` is the author.
+
+        P2  Other limits in the override stay, as in Q2. The change takes effect with the next call of any
+            store method, on every worker. The override ends by itself at `until` (wall time)."""
+        ...
+
+    async def clear_pool_override(self, pool: str, names: Sequence[str] = ()) -> None:
+        """Removes the named limits from the pool's override. Without `names` the whole override is removed.
+
+        P22 The declared amounts apply again, by the rules of Q6."""
         ...
 
     async def reserve(
         self, job: str, fence: int, claim: int, need: Need, departure: Departure | None = None
     ) -> float | None:
-        """P3 More units for a running job: None when they were taken, else how many seconds to wait,
-        infinite when a call must end first. A claim that is not current is given nothing, for ever.
-        P21 With a `departure` the store does not ask whether the units fit, because the request is made in
-        any case. LATE enters the oldest reservation of that cost again at this moment, in one step, or the
-        oldest of the pool when none has that cost. EXTRA takes the units beside what is reserved; it is no
-        further call under way, and what the provider says is about the call that was granted. The answer is
-        None; a claim that is not current changes nothing, and neither does an unknown pool."""
+        """Reserves more units for a running job. With `departure`, records a late or an extra request.
+
+        P3  Returns None if the units were reserved. Otherwise returns the seconds to wait: infinite if no
+            time is known because another call must end first, or if the claim is not current.
+        P21 `departure` says that the request is made in any case, so the store does not check whether the
+            units fit. LATE: the request leaves too late for its reservation, whose units count from now
+            instead, in one transaction. It is the pool's oldest with the same units, else its oldest.
+            EXTRA: the units are taken in addition to the reservation. An extra request is no further call
+            in flight, and the provider's answer still belongs to the reserved call. The result is None. A
+            claim that is not current, or an unknown pool, changes nothing."""
         ...
 
-    async def observe(self, observations: Sequence[Observation]) -> tuple[PoolNews, ...]:
-        """P4 As P16, without a settlement: for programs that run no job, and for refusals of an attempt that
-        goes on. Returns the changes of pools, as `Settled.news`."""
+    async def observe(self, observations: Sequence[Observation]) -> tuple[PoolChange, ...]:
+        """Applies what a provider's answers said about pools, without a settlement. Returns the pool changes.
+
+        P4  The observations have the same effect as in a settlement (P16). Programs that run no job use
+            this method, and so do attempts that continue after a refusal."""
         ...
 
     async def close_pool(
@@ -150,19 +189,30 @@ class Pools(Protocol):
         by: str,
         reason: str | None = None,
     ) -> None:
-        """P5 A person's mark, apart from the breaker's: only `open_pool` or its time ends it."""
+        """Closes a pool, or one key of it, for an operator. No job that needs it starts until `until` (wall
+        time), or until `open_pool` if `until` is None.
+
+        P5  This closure is independent of the breaker. Only `open_pool` or its own end removes it."""
         ...
 
     async def open_pool(self, pool: str, *, key: str | None = None) -> None:
-        """P6 Ends every closure of it, whoever made it, and forgets what was learned. No probe, no ramp."""
+        """Opens a pool, or one key of it, for an operator.
+
+        P6  Every closure ends, whether the breaker or an operator made it, and learned limits are
+            forgotten. The pool starts without a probe and without a ramp."""
         ...
 
     async def pools(self) -> list[PoolView]:
-        """P7 Every declared pool, and of those with keys every key that has something taken or closed."""
+        """Returns the current state of all pools.
+
+        P7  Every declared pool is listed. A pool with keys also has one entry for each key with used
+            units, open reservations or a closure."""
         ...
 
     async def pool_history(self, pool: str, since: float) -> list[PoolMinute]:
-        """P8 Minute by minute since that wall time, quiet minutes left out, for HISTORY_KEPT. A call counts
-        in the minute its reservation was settled or counted anew, with what it is taken to have used; one
-        that was not made does not count. Every refusal that was told counts. No such pool: no minutes."""
+        """Returns one entry per minute since the wall time `since`; minutes without calls are left out.
+
+        P8  The history is kept for HISTORY_SECONDS. A call counts in the minute in which its reservation
+            was settled or recounted, with its final usage. A call that was not made does not count. Every
+            reported refusal counts. An unknown pool has no minutes."""
         ...

@@ -1,4 +1,5 @@
-"""What is set on queues. Code declares, people override; no deploy erases an override."""
+"""The part of the contract about queue settings. Code declares settings, and operators override them; a
+deploy never removes an override."""
 
 from __future__ import annotations
 
@@ -8,24 +9,46 @@ from typing import Protocol
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from tidemill.core.queues import Override, Pause, QueueChanges, QueueSettings
+from tidemill.core.overrides import Override, apply_override, override_in_force
+from tidemill.core.queues import Pause, QueueChanges, QueueSettings
 
 
 class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """`settings` is what holds now: what code declared with the override's changes over it."""
+    """A queue with its settings. `declared` comes from code. `settings` are the settings in force: the
+    declared ones with the changes of `override`."""
 
     name: str
     declared: QueueSettings
-    override: Override | None
+    override: Override[QueueChanges] | None
     settings: QueueSettings
     pause: Pause | None
 
 
-class Queues(Protocol):
+def make_queue_info(
+    name: str,
+    declared: QueueSettings,
+    override: Override[QueueChanges] | None,
+    pause: Pause | None,
+    now: float,
+) -> QueueInfo:
+    return QueueInfo(
+        name=name,
+        declared=declared,
+        override=override_in_force(override, now),
+        settings=apply_override(declared, override, now),
+        pause=pause,
+    )
+
+
+class QueueStore(Protocol):
+    """The methods for settings, overrides and pauses of queues."""
+
     async def declare(self, queues: Mapping[str, QueueSettings]) -> None:
-        """Q1 Writes what code says, and leaves overrides and pauses alone. A queue nobody declared
-        has default settings from its first job on. A default retention never replaces the longer default of
-        a queue with paid tasks (`core.queues.redeclared`)."""
+        """Stores the settings that code declares, by queue name.
+
+        Q1  Overrides and pauses stay. An undeclared queue has default settings from its first job on. A
+            queue with paid tasks has a longer default retention, and the usual default never replaces it
+            (`core.queues.redeclare_queue`)."""
         ...
 
     async def override(
@@ -37,28 +60,41 @@ class Queues(Protocol):
         reason: str | None = None,
         until: float | UnsetType | None = UNSET,
     ) -> None:
-        """Q2 Joins the override that holds, in one step: settings given here replace, the others stay, so
-        that two people who each set something keep both. It is signed anew. Takes effect with the next
-        verb, on every worker. All of it ends by itself at `until` (wall time); left out, the end it has
-        stays, and None takes the end away. From its end on it is not there, and what a limit of it kept
-        back may start with the next claim. A claim that meets one past its time removes it, so that no
-        step of the clock brings it back."""
+        """Adds an operator's changes to the queue's override, in one transaction.
+
+        `by` is the author. The whole override ends by itself at `until` (wall time). If `until` is left out,
+        the current end stays; None removes the end.
+
+        Q2  Settings in `changes` replace those in the override, and the others stay, so the changes of
+            two operators are both kept. Author and reason are those of the last call. The override takes
+            effect with the next call of any store method, on every worker. After its end it no longer
+            applies, and jobs that its limit kept back may start with the next claim. A claim that finds
+            an expired override removes it, so that setting the clock back cannot restore it."""
         ...
 
     async def clear_override(self, queue: str, names: Sequence[str] = ()) -> None:
-        """Q6 The named settings follow the code again, without names all of them. Who set the others, why
-        and until when stays. Takes effect as an override does."""
+        """Removes the named settings from the queue's override, so that the declared values apply again.
+        Without `names` the whole override is removed.
+
+        Q6  Author, reason and end of the other settings stay. The change takes effect like an override
+            (Q2)."""
         ...
 
     async def pause(self, queue: str, *, until: float | None = None, reason: str | None = None) -> None:
-        """Q3 Running jobs go on; nothing new starts until `until` (wall time) or `resume`. A time or a
-        reason that cannot be kept is refused."""
+        """Pauses a queue until `until` (wall time), or until `resume` if `until` is None.
+
+        Q3  Running jobs continue, and no new job starts. A time or reason that cannot be stored is
+            refused."""
         ...
 
     async def resume(self, queue: str) -> None:
-        """Q4 Ends a pause and wakes workers."""
+        """Ends the pause of a queue.
+
+        Q4  Workers are woken."""
         ...
 
     async def queues(self) -> list[QueueInfo]:
-        """Q5 Every queue that was declared or has had a job, by name."""
+        """Returns the queues, sorted by name.
+
+        Q5  Every queue that was declared or has had a job is listed."""
         ...

@@ -1,4 +1,5 @@
-"""Reading: never needed for running a job, never in the way of one."""
+"""The part of the contract with read-only queries. A query never makes a job wait, and workers need no query
+to run jobs."""
 
 from __future__ import annotations
 
@@ -7,16 +8,18 @@ from typing import Protocol
 
 import msgspec
 
-from tidemill.core.demand import Demand
 from tidemill.core.filters import Filter
-from tidemill.core.job import Error, Job
-from tidemill.core.queues import DAY
+from tidemill.core.forecast.backlog import Demand
+from tidemill.core.jobs import Error, Job
+from tidemill.core.queues import DAY_SECONDS
 from tidemill.core.states import State
 
 
-class Page(msgspec.Struct, frozen=True):
-    """`cursor` continues where this page ends; None when it is the last. `partial`: as many jobs were looked
-    at as were to be, and the page is not full for that; there may be others, and `cursor` looks on."""
+class JobPage(msgspec.Struct, frozen=True):
+    """A page of jobs. `cursor` is the argument for the next page; None on the last page.
+
+    `partial`: True if the page is not full because `scan_limit` jobs were examined. The search continues at
+    `cursor`."""
 
     jobs: tuple[Job, ...]
     cursor: int | None
@@ -24,6 +27,9 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class LogLine(msgspec.Struct, frozen=True):
+    """A stored log line of a handler. `attempt` is the number of the attempt within `generation`, and `at` is
+    a wall time."""
+
     generation: int
     attempt: int
     at: float
@@ -31,7 +37,8 @@ class LogLine(msgspec.Struct, frozen=True):
 
 
 class AttemptRecord(msgspec.Struct, frozen=True):
-    """How an attempt that did not succeed ended: `outcome` is retry, fail, crashed or reclaimed."""
+    """The end of an attempt that did not succeed. `outcome` is "retry", "fail", "crashed" or "reclaimed".
+    `started` and `ended` are wall times."""
 
     generation: int
     attempt: int
@@ -42,10 +49,11 @@ class AttemptRecord(msgspec.Struct, frozen=True):
     error: Error | None
 
 
-class Minute(msgspec.Struct, frozen=True):
-    """What a queue did in one minute (`at` is its start): counters, not records. Jobs that a person
-    archived are not in it: nothing was done. `dropped_early` are jobs that left by count before their age was
-    over (J84)."""
+class QueueMinute(msgspec.Struct, frozen=True):
+    """The counters of a queue for one minute. `at` is the wall time at which the minute starts.
+
+    Jobs that an operator archived are not counted, because they did not run. `dropped_early`: jobs that were
+    deleted by count before they reached their retention age (J84)."""
 
     at: float
     done: int
@@ -57,13 +65,13 @@ class Minute(msgspec.Struct, frozen=True):
 
 
 class Backlog(msgspec.Struct, frozen=True, kw_only=True):
-    """What a queue's counters do not tell. Times are wall times, None when there is no such job.
+    """Facts about a queue beyond its counters. Times are wall times; None if there is no such job.
 
-    oldest_ready: since when the ready job that waits longest could have started.
-    next_due: when the next scheduled job becomes ready; in the past when nobody promotes it.
-    retrying: scheduled jobs that have run before.
-    last_ended: when a job last ended, as far as the jobs that are kept and the history know.
-    """
+    - `oldest_ready`: since when the longest-waiting ready job could have started.
+    - `next_due`: when the next scheduled job becomes ready. The time is in the past if no worker has
+      promoted the job yet.
+    - `retrying`: how many scheduled jobs have run before.
+    - `last_ended`: when a job last ended, as far as stored jobs and the history show."""
 
     oldest_ready: float | None
     next_due: float | None
@@ -72,6 +80,9 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker, with what its last heartbeat reported. `holds`: the number of jobs that it runs. `seen`: the
+    wall time of its last heartbeat."""
+
     id: str
     host: str
     pid: int
@@ -81,62 +92,86 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     seen: float
 
 
-class Reader(Protocol):
+class StoreReader(Protocol):
+    """Read-only queries about jobs, queues and workers."""
+
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
-        """R1 One answer per id, in order."""
+        """Returns the jobs with these ids.
+
+        R1  One answer per id, in order; None for a job that does not exist."""
         ...
 
     async def find(
-        self, wanted: Filter, limit: int = 100, cursor: int | None = None, looks: int | None = None
-    ) -> Page:
-        """R2 Newest first; following `cursor` meets every matching job once, whatever is
-        inserted meanwhile. What matches is `core.matching.matches`; a filter with a `problem` is
-        refused (ConfigurationError).
-        R11 With `looks`, a page ends at the latest when so many jobs were looked at, full or not: then it is
-        `partial`, and its cursor goes on behind them. So a page takes no longer the more jobs there are. Jobs
-        that a store passes over by an order it keeps were not looked at."""
+        self, job_filter: Filter, limit: int = 100, cursor: int | None = None, scan_limit: int | None = None
+    ) -> JobPage:
+        """Returns a page of up to `limit` jobs that match the filter `job_filter`, newest first.
+
+        R2  Following `cursor` returns every matching job once, even if others are inserted meanwhile.
+            `core.filters.matches_filter` says which jobs match. An invalid filter raises
+            ConfigurationError.
+        R11 If `scan_limit` is given, a page ends at the latest after that many jobs were examined, full
+            or not. Such a page is `partial`, and its cursor continues after the examined jobs. The time
+            per page therefore does not grow with the number of jobs. Jobs that a store skips by an index
+            do not count as examined."""
         ...
 
     async def counts(self) -> dict[str, dict[State, int]]:
-        """R3 Jobs per queue and state; equals a recount at every instant."""
+        """Returns the number of jobs by queue and state.
+
+        R3  At every instant, counting all jobs would give the same numbers."""
         ...
 
-    async def history(self, queue: str, since: float) -> list[Minute]:
-        """R4 Minute by minute since that wall time, quiet minutes left out; survives pruning
-        of the jobs it counts, for HISTORY_KEPT."""
+    async def history(self, queue: str, since: float) -> list[QueueMinute]:
+        """Returns the counters of a queue, one entry per minute since the wall time `since`; minutes without
+        changes are left out.
+
+        R4  The history is kept for HISTORY_SECONDS, also after its jobs are pruned."""
         ...
 
     async def logs(self, job: str) -> list[LogLine]:
-        """R5 The last LOG_LINES lines of each attempt, oldest first."""
+        """Returns the log lines of a job, oldest first.
+
+        R5  The last LOG_LINES_PER_ATTEMPT lines of each attempt are kept."""
         ...
 
     async def attempts(self, job: str) -> list[AttemptRecord]:
-        """R6 Attempts that did not succeed, oldest first, the last ATTEMPTS_KEPT of them."""
+        """Returns the attempts of a job that did not succeed, oldest first.
+
+        R6  At most the last ATTEMPTS_KEPT attempts are kept."""
         ...
 
     async def workers(self) -> list[WorkerInfo]:
-        """R7 Workers whose lease runs."""
+        """Returns the workers that are alive.
+
+        R7  A worker is listed while its lease is valid."""
         ...
 
     async def backlog(self, queue: str) -> Backlog:
-        """R8 Exact; a queue nobody knows has an empty one. Costs O(log n) for every lane and priority."""
+        """Returns facts about the waiting jobs of a queue.
+
+        R8  The facts are exact. The backlog of an unknown queue is empty. The cost is O(log n) per lane
+            and priority."""
         ...
 
     async def ahead(self, job: str) -> int | None:
-        """R9 How many ready jobs of its lane start before a ready job, counted up to AHEAD_COUNTED;
-        None when it is not ready."""
+        """Returns how many ready jobs of the same lane start before a ready job; None if the job is not
+        ready.
+
+        R9  The count stops at MAX_AHEAD_COUNTED."""
         ...
 
     async def demand(self) -> list[Demand]:
-        """R10 What the ready jobs that need pools or share calls ask for, by queue, lane and priority.
-        The jobs are counted exactly; what one needs is the average of those of its lane and priority that
-        start first (`core.demand`)."""
+        """Returns one entry per queue, lane and priority: the number of ready jobs, and the units that one
+        job needs. Only jobs that need pools or belong to batch tasks are counted.
+
+        R10 Jobs are counted exactly. The need per job is an average over the jobs of that lane and
+            priority that start first (`core.forecast.backlog`)."""
         ...
 
 
-LOG_LINES = 200
-HISTORY_KEPT = 8 * DAY
+LOG_LINES_PER_ATTEMPT = 200
+HISTORY_SECONDS = 8 * DAY_SECONDS
 ATTEMPTS_KEPT = 100
-AHEAD_COUNTED = 10_000
-LOOKS = 5000
-"""So many jobs are looked at for a page that somebody waits for."""
+MAX_AHEAD_COUNTED = 10_000
+DEFAULT_SCAN_LIMIT = 5000
+"""The most jobs examined for one page of an interactive search."""

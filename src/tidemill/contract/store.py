@@ -1,47 +1,133 @@
-"""The truth, as one object that keeps every contract."""
+"""The whole contract of a store as one protocol, and the methods that check, back up and compact a store."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, Self
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol, Self, runtime_checkable
 
-from tidemill.contract.checkpoints import Checkpoints
-from tidemill.contract.coordinator import Coordinator
-from tidemill.contract.copying import Copying
-from tidemill.contract.courses import Courses
-from tidemill.contract.jobs import Jobs
-from tidemill.contract.pools import Pools
-from tidemill.contract.queues import Queues
-from tidemill.contract.reader import Reader
-from tidemill.contract.upkeep import Upkeep
-from tidemill.contract.wakeups import Wakeups
-from tidemill.core.changes import Amended, Change
+import msgspec
+
+from tidemill.contract.coordination import LeadershipStore, WakeupStore
+from tidemill.contract.copy import CopyStore
+from tidemill.contract.documents import DocumentStore
+from tidemill.contract.jobs import CheckpointStore, JobStore
+from tidemill.contract.pools import PoolStore
+from tidemill.contract.queues import QueueStore
+from tidemill.contract.reader import StoreReader
 from tidemill.core.filters import Filter
-from tidemill.core.job import Group, Job
-from tidemill.core.queues import Inserted
+from tidemill.core.jobs import Job, JobGroup
+from tidemill.core.operator_changes import AmendResult, OperatorChange
+from tidemill.core.queues import InsertResult
+
+ProgressCallback = Callable[[float], None]
+"""Called from time to time with the finished share, 0 to 1, from any thread."""
 
 
-class Blocking(Protocol):
-    """The few verbs a program without an event loop needs, callable from any thread."""
+class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts about a store, for display.
 
-    def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]: ...
-    def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended: ...
+    `location` is the address without secrets. `bytes` is the size of the store, and `free_bytes` the part
+    that `compact` can return; None if unknown. Each warning is a full sentence about the setup: what is
+    wrong, what it can cost, what to do."""
+
+    kind: str
+    engine: str
+    location: str
+    schema: int | None = None
+    bytes: int | None = None
+    free_bytes: int | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class MaintenanceStore(Protocol):
+    """The methods that describe, check, back up and compact a store."""
+
+    async def describe(self) -> StoreFacts:
+        """Returns facts about the store and its condition.
+
+        U1  Nothing is changed."""
+        ...
+
+    async def check(self) -> tuple[str, ...]:
+        """Returns one sentence for each damage that was found; empty if the store is intact.
+
+        U2  The check reads everything and changes nothing. Jobs continue meanwhile."""
+        ...
+
+    async def backup(self, target: Path, progress: ProgressCallback | None = None) -> None:
+        """Writes a copy of the store to the file `target`. `progress` is called with the finished share, 0 to
+        1.
+
+        U3  The copy shows the store as of one instant and can be opened as a store. A target that exists
+            is refused, and a failed backup leaves no files behind. A store whose database has its own
+            backup tools raises ConfigurationError, which names these tools."""
+        ...
+
+    async def compact(self) -> None:
+        """Returns free space to the operating system.
+
+        U4  Nothing can be written meanwhile, so callers may have to wait."""
+        ...
+
+
+@runtime_checkable
+class PeriodicMaintenance(Protocol):
+    """A store that needs its own periodic maintenance while it is in use, such as a vacuum of its tables."""
+
+    async def run_maintenance(self) -> bool:
+        """Does a part of the store's maintenance. Returns True if more has to be done at once.
+
+        U8  The worker that leads this duty calls the method every few seconds. It is harmless if two
+            workers do so."""
+        ...
+
+
+@runtime_checkable
+class CreatableStore(Protocol):
+    """A store that `open` creates if it does not exist. This needs time and database permissions."""
+
+    async def is_created(self) -> bool:
+        """True if the store exists.
+
+        U9  Nothing is created. The method may be called before `open`."""
+        ...
+
+
+class BlockingVerbs(Protocol):
+    """The few store methods that a program without an event loop needs, callable from any thread."""
+
+    def insert(self, groups: Sequence[JobGroup]) -> list[list[InsertResult]]: ...
+    def amend(self, job_filter: Filter, change: OperatorChange, limit: int = 1000) -> AmendResult: ...
     def get(self, ids: Sequence[str]) -> list[Job | None]: ...
 
 
 class Store(
-    Jobs, Queues, Pools, Checkpoints, Courses, Reader, Coordinator, Wakeups, Upkeep, Copying, Protocol
+    JobStore,
+    QueueStore,
+    PoolStore,
+    CheckpointStore,
+    DocumentStore,
+    StoreReader,
+    LeadershipStore,
+    WakeupStore,
+    MaintenanceStore,
+    CopyStore,
+    Protocol,
 ):
-    """S1 `open` checks that the store can be used and says what to do when it cannot.
-    S2 `close` lets accepted work finish and is harmless when repeated.
-    S3 `another` is a handle on the same truth for another thread with its own event loop.
-    """
+    """A store: one object that implements all protocols of the contract.
+
+    S1  `open` checks that the store can be used. If it cannot, the error says what to do.
+    S2  `close` lets accepted work finish. Calling `close` again does no harm.
+    S3  `new_handle` returns a second handle on the same data, for another thread with its own event
+        loop."""
 
     @property
-    def blocking(self) -> Blocking | None:
-        """None when only an event loop can serve; the client then runs one of its own."""
+    def blocking(self) -> BlockingVerbs | None:
+        """The methods for programs without an event loop. None if the store can only be used from an event
+        loop; the client then runs its own loop."""
         ...
 
     async def open(self) -> Self: ...
     async def close(self) -> None: ...
-    def another(self) -> Store: ...
+    def new_handle(self) -> Store: ...

@@ -1,6 +1,5 @@
-"""The pure core: values in, values out.
+"""The pure core: functions that take values and return values.
 
-Nothing here reads a clock, draws a random number, logs or waits. A store that
-applies these functions inside one transaction keeps every promise of the
-contracts; `engine` does exactly that and is the specification.
-"""
+This package reads no clock, draws no random numbers, logs nothing and never waits. A store keeps every
+obligation of the contract if it applies these functions inside one transaction. `tidemill.engine` does this
+and is the reference implementation."""

@@ -1,8 +1,7 @@
-"""One pool, or one key of it, as a store keeps it, and what each verb makes of it.
+"""The account of one pool, or of one key of a pool, and the functions that change an account.
 
-A store loads an account, calls one of these functions in the same step as what it does to the job, and
-saves what comes back. All arithmetic is in `core.reserving`, all closing in `core.breaker`.
-"""
+A store loads an account, calls one of these functions in the transaction that changes the job, and saves the
+returned account. `core.reservations` counts the units. `core.breaker` closes and opens the pool."""
 
 from __future__ import annotations
 
@@ -12,28 +11,29 @@ import msgspec
 from msgspec.structs import replace
 
 from tidemill.core import breaker as breakers
-from tidemill.core import foreign, learning, reserving
-from tidemill.core.breaker import Breaker, Shut
-from tidemill.core.closing import Seen, day_used
-from tidemill.core.foreign import UNKNOWN_CALL, CallFacts
-from tidemill.core.learning import Lessons
-from tidemill.core.pools import PoolSettings, PoolState, resized, since_boot
-from tidemill.core.refusals import Refusal
-from tidemill.core.reserving import Ask, Reservation
-from tidemill.core.spending import Observation
-from tidemill.core.units import Units
-from tidemill.core.windows import Instant, Kept
-from tidemill.core.windows.calendar import CalendarCount
-from tidemill.core.windows.window import TINY
+from tidemill.core import external_usage as core_external_usage
+from tidemill.core import learned_limits, reservations
+from tidemill.core.breaker import Breaker, ClosedGate
+from tidemill.core.closures import RefusalFacts, day_quota_share
+from tidemill.core.external_usage import UNKNOWN_CALL, CallFacts
+from tidemill.core.feedback import Observation, Refusal
+from tidemill.core.learned_limits import LearnedLimits
+from tidemill.core.needs import Units
+from tidemill.core.pools import PoolSettings, PoolState, refresh_after_boot, resize_buckets
+from tidemill.core.reservations import Reservation, UnitRequest
+from tidemill.core.windows import Instant, WindowState
+from tidemill.core.windows.base import TOLERANCE
+from tidemill.core.windows.calendar_window import CalendarWindow
 
-ELSEWHERE = "another store"
-"""A boot that is nobody's."""
-_LOOKS = 30
-"""Halvings until the moment a ramp lets a call in is known to a millisecond."""
+OTHER_BOOT_ID = "another store"
+"""A boot id that no store has."""
+_RAMP_BISECTIONS = 30
+"""Bisection steps that find to a millisecond when a ramp admits a call."""
 
 
-class HandClosure(msgspec.Struct, frozen=True, kw_only=True):
-    """A person's mark: only a person, or its time (wall), ends it."""
+class OperatorClosure(msgspec.Struct, frozen=True, kw_only=True):
+    """A closure that an operator set by hand. It lasts until the wall time `until`; None means that it has no
+    end. An operator may remove it earlier. `by` is the operator's name, and `since` is a wall time."""
 
     by: str
     since: float
@@ -45,30 +45,38 @@ class HandClosure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """`foreign` are windows of their own, by the limit's name, in which only what others were seen to use
-    is entered, so that it is forgotten when they pass. `learned` is by the limit's name too; `suspects` is
-    when a refusal last left the amount of a limit in doubt (wall)."""
+    """The stored account of one pool, or of one key of a pool.
+
+    - `state`: the windows and the reserved units of all limits.
+    - `closed`: the operator's closure, None if there is none.
+    - `external_usage`: by limit name, a window that counts only the units that other programs used.
+    - `learned`: the learned limits, by limit name.
+    - `suspects`: by limit name, the wall time of a refusal that suggests that the limit is too high."""
 
     state: PoolState = PoolState()
     breaker: Breaker = Breaker()
-    closed: HandClosure | None = None
-    foreign: dict[str, Kept] = msgspec.field(default_factory=dict)
-    learned: Lessons = msgspec.field(default_factory=dict)
+    closed: OperatorClosure | None = None
+    external_usage: dict[str, WindowState] = msgspec.field(default_factory=dict)
+    learned: LearnedLimits = msgspec.field(default_factory=dict)
     suspects: dict[str, float] = msgspec.field(default_factory=dict)
 
 
-class Taken(msgspec.Struct, frozen=True):
-    """`probe`: this call tries alone for the others."""
+class UnitGrant(msgspec.Struct, frozen=True):
+    """The answer to a request whose units were reserved. `account` is the account after the reservation.
+    `probe=True`: the call is the pool's probe, and other calls wait for its result."""
 
     account: Account
     reservation: Reservation
     probe: bool = False
 
 
-class Denied(msgspec.Struct, frozen=True):
-    """`cause` is a limit's name, "closed", a reason of the breaker, or "held for job …". `wait` is in
-    seconds, infinite when only a call that ends or a person can change it. `never`: the call is larger than
-    the limit, which was changed since the job was accepted."""
+class UnitDenial(msgspec.Struct, frozen=True):
+    """The answer to a request whose units were not reserved. `account` is the account to save; it may now
+    hold capacity for the job.
+
+    `cause` is the name of a limit, "closed" for an operator's closure, the reason of another closure, or
+    "held for job …". `wait` is in seconds. It is infinite if only the end of a call or an operator can change
+    the answer. `never=True`: the call is larger than a limit that was lowered after the job was accepted."""
 
     account: Account
     cause: str
@@ -76,108 +84,132 @@ class Denied(msgspec.Struct, frozen=True):
     never: bool = False
 
 
-def current(pool: PoolSettings, account: Account, boot: str, now: Instant) -> Account:
-    """What a stored account is worth now, after another boot and with limits that may have been edited."""
-    account = _at_boot(pool, account, boot, now)
-    known = breakers.as_of(account.breaker, now)
+def refresh_account(pool: PoolSettings, account: Account, boot: str, now: Instant) -> Account:
+    """Returns a stored account brought up to date. The ends of closures are recomputed for the current wall
+    clock, and buckets are resized to the current limits. `boot` is the current boot id. If it differs from
+    the stored id, the machine has restarted. Times on the old boot clock are dropped. Windows measured in
+    seconds (not calendar windows) then count as fully used, because the stored times of their units mean
+    nothing any more."""
+    account = _after_boot(pool, account, boot, now)
+    known = breakers.with_current_ends(account.breaker, now)
     account = account if known is account.breaker else replace(account, breaker=known)
-    state = resized(believed(pool, account, now), account.state, now)
+    state = resize_buckets(pool_with_learned_limits(pool, account, now), account.state, now)
     return account if state is account.state else replace(account, state=state)
 
 
-def _at_boot(pool: PoolSettings, account: Account, boot: str, now: Instant) -> Account:
+def _after_boot(pool: PoolSettings, account: Account, boot: str, now: Instant) -> Account:
     if account.state.boot == boot:
         return account
-    state = since_boot(pool, account.state, boot, now)
+    state = refresh_after_boot(pool, account.state, boot, now)
     if not account.state.boot:
         return replace(account, state=state)
-    # Times of another boot say nothing; a calendar's count is on disk and goes on.
-    others = {name: kept for name, kept in account.foreign.items() if isinstance(kept, CalendarCount)}
-    return replace(account, state=state, breaker=breakers.rebooted(account.breaker), foreign=others)
+    # Boot times of another boot mean nothing; a calendar's count is on disk and continues.
+    others = {
+        name: window for name, window in account.external_usage.items() if isinstance(window, CalendarWindow)
+    }
+    return replace(
+        account, state=state, breaker=breakers.forget_boot_times(account.breaker), external_usage=others
+    )
 
 
-def as_of_another_boot(account: Account) -> Account:
-    """Whatever boot it is loaded in, its times mean nothing: it comes from a store with other clocks."""
+def mark_other_boot(account: Account) -> Account:
+    """Returns the account with a boot id that no store has. Use it for an account that is copied from another
+    store, whose boot clock differs. The next `refresh_account` then drops all times on the boot clock."""
     if not account.state.boot:
         return account
-    return replace(account, state=replace(account.state, boot=ELSEWHERE))
+    return replace(account, state=replace(account.state, boot=OTHER_BOOT_ID))
 
 
-def redeclared(account: Account, names: frozenset[str]) -> Account:
-    """P1. Only what goes on is kept, see `core.pools.going_on`: a limit that comes back starts unused."""
+def redeclare_account(account: Account, names: frozenset[str]) -> Account:
+    """Returns the account with only the state of the limits in `names` (P1). `names` comes from
+    `core.pools.surviving_limits`. A limit that is removed and declared again later starts unused."""
     windows = {name: window for name, window in account.state.windows.items() if name in names}
-    others = {name: window for name, window in account.foreign.items() if name in names}
+    others = {name: window for name, window in account.external_usage.items() if name in names}
     held = {name: units for name, units in account.state.held.items() if name in names}
     state = replace(account.state, windows=windows, held=held, revision=account.state.revision + 1)
-    learned = learning.kept(account.learned, names)
-    return replace(account, state=state, foreign=others, learned=learned, suspects={})
+    learned = learned_limits.keep_limits(account.learned, names)
+    return replace(account, state=state, external_usage=others, learned=learned, suspects={})
 
 
-def believed(pool: PoolSettings, account: Account, now: Instant) -> PoolSettings:
-    """The pool with what was learned of it."""
-    return learning.applied(pool, account.learned, now.wall)
+def pool_with_learned_limits(pool: PoolSettings, account: Account, now: Instant) -> PoolSettings:
+    """Returns the pool's settings, with learned limits in place of the declared ones."""
+    return learned_limits.apply_learned_limits(pool, account.learned, now.wall)
 
 
-def ask(pool: PoolSettings, account: Account, wanted: Ask, now: Instant) -> Taken | Denied:
-    # What is over is cleared here, in the step that finds it over (N6); a person's mark is another field.
-    account = replace(account, breaker=breakers.tidied(account.breaker, now))
+def request_units(
+    pool: PoolSettings, account: Account, request: UnitRequest, now: Instant
+) -> UnitGrant | UnitDenial:
+    # Expired closures are removed in the transaction that finds them expired (N6). An operator's closure is
+    # another field.
+    account = replace(account, breaker=breakers.drop_expired_closures(account.breaker, now))
     if account.closed is not None and account.closed.holds(now.wall):
-        return Denied(account, "closed", _until(account.closed.until, now))
-    gate = breakers.gate(account.breaker, wanted.units, now)
-    if isinstance(gate, Shut):
-        return Denied(account, gate.closure.reason, _until(gate.until, now))
-    pool = learning.applied(pool, account.learned, now.wall, wanted.units)
-    limited = breakers.restrained(pool, account.breaker, now)
-    answer = reserving.reserve(limited, account.state, wanted, now)
-    if isinstance(answer, reserving.Refused):
-        if too_small := pool.never_fits(wanted.units):
-            return Denied(account, too_small, math.inf, never=True)
-        wait = answer.wait if limited is pool else _ramp_wait(pool, account, wanted, answer.wait, now)
-        return Denied(replace(account, state=answer.state), answer.limit, wait)
+        return UnitDenial(account, "closed", _seconds_until(account.closed.until, now))
+    gate = breakers.check_gate(account.breaker, request.units, now)
+    if isinstance(gate, ClosedGate):
+        return UnitDenial(account, gate.closure.reason, _seconds_until(gate.until, now))
+    pool = learned_limits.apply_learned_limits(pool, account.learned, now.wall, request.units)
+    limited = breakers.pool_with_ramp_and_cap(pool, account.breaker, now)
+    answer = reservations.reserve_units(limited, account.state, request, now)
+    if isinstance(answer, reservations.ReservationDenial):
+        if too_small := pool.never_fits(request.units):
+            return UnitDenial(account, too_small, math.inf, never=True)
+        wait = answer.wait if limited is pool else _ramp_wait(pool, account, request, answer.wait, now)
+        return UnitDenial(replace(account, state=answer.state), answer.limit, wait)
     account = replace(account, state=answer.state)
     if gate.probe:
-        account = replace(account, breaker=breakers.probing(account.breaker, wanted.job))
-    kept = replace(answer.reservation, left=_left(pool, account.state, now))
-    return Taken(account, kept, gate.probe)
+        account = replace(account, breaker=breakers.start_probe(account.breaker, request.job))
+    reservation = replace(answer.reservation, left=_remaining_units(pool, account.state, now))
+    return UnitGrant(account, reservation, gate.probe)
 
 
-def settled(
-    pool: PoolSettings, account: Account, kept: Reservation, used: Units | None, now: Instant
+def settle_units(
+    pool: PoolSettings, account: Account, reservation: Reservation, used: Units | None, now: Instant
 ) -> Account:
-    pool = believed(pool, account, now)
-    return replace(account, state=reserving.settle(pool, account.state, kept, used, now))
+    pool = pool_with_learned_limits(pool, account, now)
+    return replace(
+        account, state=reservations.settle_reservation(pool, account.state, reservation, used, now)
+    )
 
 
-def released(pool: PoolSettings, account: Account, kept: Reservation, now: Instant) -> Account:
-    pool = believed(pool, account, now)
-    return replace(account, state=reserving.release(pool, account.state, kept, now))
+def release_units(pool: PoolSettings, account: Account, reservation: Reservation, now: Instant) -> Account:
+    pool = pool_with_learned_limits(pool, account, now)
+    return replace(account, state=reservations.release_reservation(pool, account.state, reservation, now))
 
 
-def put_by(
-    pool: PoolSettings, account: Account, kept: Reservation, now: Instant
+def defer_units(
+    pool: PoolSettings, account: Account, reservation: Reservation, now: Instant
 ) -> tuple[Account, Reservation]:
-    granted = reserving.put_by(believed(pool, account, now), account.state, kept, now)
+    granted = reservations.defer_units(
+        pool_with_learned_limits(pool, account, now), account.state, reservation, now
+    )
     return replace(account, state=granted.state), granted.reservation
 
 
-def counted_anew(pool: PoolSettings, account: Account, kept: Reservation, now: Instant) -> Account:
-    pool = believed(pool, account, now)
-    return replace(account, state=reserving.count_anew(pool, account.state, kept, now))
+def recount_account(pool: PoolSettings, account: Account, reservation: Reservation, now: Instant) -> Account:
+    pool = pool_with_learned_limits(pool, account, now)
+    return replace(account, state=reservations.recount_units(pool, account.state, reservation, now))
 
 
-def heard(account: Account, job: str, now: Instant, *, well: bool) -> Account:
-    """A call of that job ended: its answer may open what it probed."""
-    told = breakers.answered(account.breaker, job, now) if well else breakers.unprobed(account.breaker, job)
-    return _with(account, told)
+def record_call_end(account: Account, job: str, now: Instant, *, well: bool) -> Account:
+    """Returns the account after a call of `job` has ended. Only the call of the pool's probe changes it.
+    `well=True`: the probe succeeded, and the pool opens. `well=False`: the call says nothing about the pool,
+    so another job may become the probe."""
+    changed = (
+        breakers.finish_probe(account.breaker, job, now)
+        if well
+        else breakers.drop_probe(account.breaker, job)
+    )
+    return _with_breaker(account, changed)
 
 
-def succeeded(pool: PoolSettings, account: Account, now: Instant) -> Account:
-    """A call came back well: what was guessed of the limits may rise."""
-    lessons = learning.recovered(pool, account.learned, now.wall)
-    return account if lessons is account.learned else _with_lessons(pool, account, lessons, now)
+def record_success(pool: PoolSettings, account: Account, now: Instant) -> Account:
+    """Returns the account after a successful call. Tidemill guesses a limit if a provider refuses calls
+    without stating its limit. Such a guess may rise now, up to the declared amount."""
+    learned = learned_limits.raise_guesses(pool, account.learned, now.wall)
+    return account if learned is account.learned else _with_learned_limits(pool, account, learned, now)
 
 
-def observed(
+def record_observation(
     pool: PoolSettings,
     account: Account,
     seen: Observation,
@@ -188,30 +220,36 @@ def observed(
     running: int,
     call: CallFacts = UNKNOWN_CALL,
 ) -> Account:
-    """What a provider said: less left than we know of was used by others, and is taken as used."""
-    account = _with_stated(pool, account, seen.amounts, now)
-    state, others = foreign.noticed(
-        believed(pool, account, now), account.state, account.foreign, seen, call, now
+    """Returns the account after a provider's answer `seen`. Limits that the answer states are learned, and a
+    refusal changes the breaker. If the provider reports fewer units left than our count, the difference
+    counts as external usage.
+
+    `job` is the job of the call if the call was the probe, else None. `chance` is a random number from 0 to
+    1. `running` is the number of calls in flight. `call` has facts about the call's reservation."""
+    account = _with_stated_limits(pool, account, seen.amounts, now)
+    state, others = core_external_usage.record_external_usage(
+        pool_with_learned_limits(pool, account, now), account.state, account.external_usage, seen, call, now
     )
-    account = replace(account, state=state, foreign=others)
+    account = replace(account, state=state, external_usage=others)
     if seen.refusal is None:
         return account
-    known = Seen(
+    known = RefusalFacts(
         chance=chance,
         probe=_is_probe(account, job),
-        day_used=day_used(pool, account.state, seen.refusal.unit, now),
+        day_used=day_quota_share(pool, account.state, seen.refusal.unit, now),
         running=running,
         claimed=call.claimed,
     )
-    account = _with_guesses(pool, account, seen.refusal, seen.amounts, running, now)
-    return _with(account, breakers.refused(pool, account.breaker, seen.refusal, now, known))
+    account = _with_guessed_limits(pool, account, seen.refusal, seen.amounts, running, now)
+    return _with_breaker(account, breakers.record_refusal(pool, account.breaker, seen.refusal, now, known))
 
 
 def spends_attempt(
     account: Account, refusal: Refusal, job: str | None, claimed: float | None, now: Instant
 ) -> bool:
-    """P17: asked before the refusal is `observed`, with the same `job`."""
-    seen = Seen(chance=0.0, probe=_is_probe(account, job), claimed=claimed)
+    """True if the refused job loses an attempt (P17). Call this function before `record_observation`, with
+    the same `job`. `claimed` is the boot-clock time of the claim, None if unknown."""
+    seen = RefusalFacts(chance=0.0, probe=_is_probe(account, job), claimed=claimed)
     return breakers.spends_attempt(account.breaker, refusal, now, seen)
 
 
@@ -220,85 +258,110 @@ def _is_probe(account: Account, job: str | None) -> bool:
     return probe is not None and probe.job == job
 
 
-def closed(account: Account, mark: HandClosure) -> Account:
+def close_account(account: Account, mark: OperatorClosure) -> Account:
     return replace(account, closed=mark)
 
 
-def opened(account: Account) -> Account:
-    """By hand: whoever closed it, it is open, without probe or ramp, and what was learned is forgotten."""
+def open_account(account: Account) -> Account:
+    """Returns the account after an operator opened the pool. All closures, the probe, the ramp, the
+    concurrency cap and the learned limits are removed."""
     state = replace(account.state, revision=account.state.revision + 1)
-    return replace(account, state=state, breaker=breakers.reopened(), closed=None, learned={}, suspects={})
+    return replace(
+        account, state=state, breaker=breakers.reopen_breaker(), closed=None, learned={}, suspects={}
+    )
 
 
-def _with(account: Account, told: Breaker) -> Account:
-    """A breaker that changed may have opened: whoever waits for it must ask again."""
-    if told == account.breaker:
+def _with_breaker(account: Account, changed: Breaker) -> Account:
+    """Returns the account with `changed` as its breaker. If the breaker has changed, the account's revision
+    grows by one. Stores then drop the blocks of waiting jobs and try these jobs again, because the pool may
+    be open now."""
+    if changed == account.breaker:
         return account
     state = replace(account.state, revision=account.state.revision + 1)
-    return replace(account, breaker=told, state=state)
+    return replace(account, breaker=changed, state=state)
 
 
-def _with_stated(pool: PoolSettings, account: Account, amounts: Units, now: Instant) -> Account:
-    return _with_lessons(pool, account, learning.stated(pool, account.learned, amounts, now.wall), now)
+def _with_stated_limits(pool: PoolSettings, account: Account, amounts: Units, now: Instant) -> Account:
+    return _with_learned_limits(
+        pool, account, learned_limits.learn_stated_limits(pool, account.learned, amounts, now.wall), now
+    )
 
 
-def _with_lessons(pool: PoolSettings, account: Account, lessons: Lessons, now: Instant) -> Account:
-    """Where more is believed than before, whoever waits must ask again."""
-    told = replace(account, learned=lessons)
-    pairs = zip(believed(pool, account, now).limits, believed(pool, told, now).limits, strict=True)
+def _with_learned_limits(
+    pool: PoolSettings, account: Account, learned: LearnedLimits, now: Instant
+) -> Account:
+    """Returns the account with `learned` as its learned limits. If a limit grew, the account's revision grows
+    too. Stores then drop the blocks of waiting jobs and try these jobs again."""
+    changed = replace(account, learned=learned)
+    pairs = zip(
+        pool_with_learned_limits(pool, account, now).limits,
+        pool_with_learned_limits(pool, changed, now).limits,
+        strict=True,
+    )
     if any(after.amount > before.amount for before, after in pairs):
-        return replace(told, state=replace(told.state, revision=told.state.revision + 1))
-    return told
+        return replace(changed, state=replace(changed.state, revision=changed.state.revision + 1))
+    return changed
 
 
-def _with_guesses(  # noqa: PLR0917 - a refusal, and what is known beside it
+def _with_guessed_limits(  # noqa: PLR0917 - a refusal and its context
     pool: PoolSettings, account: Account, refusal: Refusal, amounts: Units, running: int, now: Instant
 ) -> Account:
-    """Refused within our own limits, and nobody says what is allowed."""
+    """Returns the account after a refusal that states no amount for a limit. The first such refusal is only
+    remembered. A second one, or a refusal of a guess that has risen, lowers the limit to a guess. `amounts`
+    are the amounts that the provider stated, and `running` is the number of calls in flight."""
     learned, suspects = dict(account.learned), dict(account.suspects)
-    for limit, by_people in zip(believed(pool, account, now).limits, pool.limits, strict=True):
-        if not learning.suspected(limit, refusal, amounts):
+    for limit, by_people in zip(
+        pool_with_learned_limits(pool, account, now).limits, pool.limits, strict=True
+    ):
+        if not learned_limits.is_suspect(limit, refusal, amounts):
             continue
         first = suspects.get(limit.name)
         before = learned.get(limit.name)
-        if learning.is_second(limit, first, now.wall) or learning.has_risen(before, now.wall):
+        if learned_limits.confirms_suspicion(limit, first, now.wall) or learned_limits.has_risen(
+            before, now.wall
+        ):
             used = account.state.counted(limit, now, pool.guards)
             let_through = used - running if limit.unit == "requests" else 0.0
-            learned[limit.name] = learning.guessed(limit, let_through, now.wall, by_people.amount, before)
+            learned[limit.name] = learned_limits.guess_limit(
+                limit, let_through, now.wall, by_people.amount, before
+            )
             first = None
-        if first is None or not learning.is_recent(limit, first, now.wall):
+        if first is None or not learned_limits.is_recent_refusal(limit, first, now.wall):
             suspects[limit.name] = now.wall
     return replace(account, learned=learned, suspects=suspects)
 
 
-def _left(pool: PoolSettings, state: PoolState, now: Instant) -> Units:
-    """By our own count, of every limit a provider may speak of."""
+def _remaining_units(pool: PoolSettings, state: PoolState, now: Instant) -> Units:
+    """Returns, by limit name, how many units of each limit are left by our count. Limits on concurrency are
+    left out, because providers do not report them."""
     windowed = [limit for limit in pool.limits if limit.per is not None]
     return {limit.name: limit.amount - state.counted(limit, now, pool.guards) for limit in windowed}
 
 
-def _ramp_wait(pool: PoolSettings, account: Account, wanted: Ask, wait: float, now: Instant) -> float:
-    """When the ramp lets a call in. Its windows as they are now would say "never" or too late: they grow
-    while it waits."""
-    rest = breakers.ramp_left(pool, account.breaker, now)
+def _ramp_wait(
+    pool: PoolSettings, account: Account, request: UnitRequest, wait: float, now: Instant
+) -> float:
+    """Returns the seconds until the ramp admits the call. `wait` is the wait at the current size of the
+    limits. The result may be shorter than `wait`, because the limits grow during the ramp."""
+    rest = breakers.ramp_seconds_left(pool, account.breaker, now)
 
     def lets_in(later: float) -> bool:
         then = Instant(now.wall + later, now.boot + later)
-        return reserving.would_fit(
-            breakers.restrained(pool, account.breaker, then), account.state, wanted, then
+        return reservations.would_fit(
+            breakers.pool_with_ramp_and_cap(pool, account.breaker, then), account.state, request, then
         )
 
     if rest == 0:
         return wait
     if not lets_in(rest):
         then = Instant(now.wall + rest, now.boot + rest)
-        return min(wait, rest + reserving.wait(pool, account.state, wanted, then))
+        return min(wait, rest + reservations.seconds_until_fit(pool, account.state, request, then))
     early, late = 0.0, rest
-    for _ in range(_LOOKS):
+    for _ in range(_RAMP_BISECTIONS):
         middle = (early + late) / 2
         early, late = (early, middle) if lets_in(middle) else (middle, late)
-    return max(min(late, wait), TINY)
+    return max(min(late, wait), TOLERANCE)
 
 
-def _until(wall: float | None, now: Instant) -> float:
-    return math.inf if wall is None else max(wall - now.wall, TINY)
+def _seconds_until(wall: float | None, now: Instant) -> float:
+    return math.inf if wall is None else max(wall - now.wall, TOLERANCE)

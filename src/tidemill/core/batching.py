@@ -1,31 +1,33 @@
-"""Several jobs in one call: when enough of them wait, and how many of them a call takes.
-
-Jobs of a batch task stand in lanes of their own, so a lane is either all batches or none. A call takes a
-prefix of its lane, and only a store can say when: it alone sees the jobs of all clients.
-"""
+"""Batches: when waiting jobs start a shared call, and how many jobs a call takes. Also splits a list of items
+into chunks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from hashlib import blake2b
-from typing import Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from tidemill.core.needs import SEPARATOR, Need
-from tidemill.core.units import Units
+from tidemill.core.needs import LANE_SEPARATOR, Need, Units
+from tidemill.core.validation import is_integer
+from tidemill.errors import ConfigurationError
+from tidemill.times import parse_time
 
-SUSPECT = 1
-"""Crashes of a job that was in company when its worker died: the crash may be a neighbour's."""
-MOST_ITEMS = 10_000
-"""A claim reads as many jobs as its call may take, and no claim is ever a long one."""
+SUSPECT_CRASHES = 1
+"""The crash count of a job that ran with others when its worker died: another job may have caused it."""
+MAX_BATCH_ITEMS = 10_000
+"""A claim reads as many jobs as its call may take, so this bounds its time."""
 
 
-class Batching(msgspec.Struct, frozen=True, kw_only=True):
-    """max_items: a call takes so many jobs at most. max_units: and so many units of its jobs. linger:
-    seconds a job waits for company. call: what a call costs beside its jobs, by pool; a job's own `needs`
-    are what it adds."""
+class BatchPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """How the jobs of a batch task share calls.
+
+    `max_items` is the most jobs in a call. `max_units` is the most units, by unit, that the jobs of a call
+    may need together. `linger` is how many seconds a job waits for other jobs. `call` is the fixed cost of a
+    call, by pool. The `needs` of each job are added to that cost."""
 
     max_items: int
     linger: float = 0.0
@@ -33,8 +35,8 @@ class Batching(msgspec.Struct, frozen=True, kw_only=True):
     call: dict[str, Units] = msgspec.field(default_factory=dict)
 
     def problem(self) -> str | None:
-        if not 1 <= self.max_items <= MOST_ITEMS:
-            return f"max_items: must lie between 1 and {MOST_ITEMS}, is {self.max_items}"
+        if not 1 <= self.max_items <= MAX_BATCH_ITEMS:
+            return f"max_items: must lie between 1 and {MAX_BATCH_ITEMS}, is {self.max_items}"
         if not (math.isfinite(self.linger) and self.linger >= 0):
             return f"linger: must be 0 or more seconds, is {self.linger}"
         for unit, amount in self.max_units.items():
@@ -47,13 +49,16 @@ class Batching(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
 
-class Costing(Protocol):
+class PooledJob(Protocol):
+    """A job that may need pools."""
+
     @property
     def needs(self) -> tuple[Need, ...]: ...
 
 
-class Waiting(Costing, Protocol):
-    """A ready job as a batch sees it."""
+class BatchCandidate(PooledJob, Protocol):
+    """A ready job in a lane of a batch task. A batch that failed may be split into parts, which run
+    separately. `part` is the name of the part that this job belongs to, '' if its batch was not split."""
 
     @property
     def due(self) -> float: ...
@@ -63,8 +68,9 @@ class Waiting(Costing, Protocol):
     def part(self) -> str: ...
 
 
-class Placed(Protocol):
-    """A job that was claimed for a call."""
+class BatchMember(Protocol):
+    """A job that was claimed for a call. `call` is the id of the call's first job, '' for a job that shares
+    no call."""
 
     @property
     def call(self) -> str: ...
@@ -76,69 +82,78 @@ class Placed(Protocol):
     def seq(self) -> int: ...
 
 
-P = TypeVar("P", bound=Placed)
+P = TypeVar("P", bound=BatchMember)
 
 
-def ripe_in(rule: Batching, waiting: Sequence[Waiting], now: float) -> float:
-    """Seconds until the first jobs of a lane are worth a call; 0 when they are. `waiting` are its first
-    `max_items`, in order, `now` is wall time. Part of a split batch lacks nobody. A job due after now was
-    filed before the clock was set back, and has waited long enough."""
+def seconds_until_full(rule: BatchPolicy, waiting: Sequence[BatchCandidate], now: float) -> float:
+    """Returns the seconds until the first jobs of a lane should start a call; 0 means now.
+
+    `waiting` has the first `max_items` jobs of the lane, in order. `now` is a wall time. A call starts when
+    it is full, or when its oldest job has waited for `linger` seconds. It starts at once if the first job has
+    crashed before or belongs to a part of a split batch. It also starts at once if all jobs are due in the
+    future, because the wall clock was set back after they were stored."""
     if len(waiting) >= rule.max_items or waiting[0].part or waiting[0].crashes:
         return 0.0
-    if prefix(rule, waiting) < len(waiting) or _is_full(rule, waiting):
+    if max_call_jobs(rule, waiting) < len(waiting) or _is_full(rule, waiting):
         return 0.0
     oldest = min(job.due for job in waiting)
     return 0.0 if oldest > now else max(0.0, oldest + rule.linger - now)
 
 
-def lacking(rule: Batching, waiting: Sequence[Waiting]) -> int:
-    """How many more jobs may make an unripe lane ripe: one will do where units are counted."""
+def missing_jobs(rule: BatchPolicy, waiting: Sequence[BatchCandidate]) -> int:
+    """Returns how many more jobs have to arrive until the call may be full and start early. If the policy
+    limits units, the result is 1, because already the next job may fill the call."""
     return 1 if rule.max_units else rule.max_items - len(waiting)
 
 
-def prefix(rule: Batching, waiting: Sequence[Waiting]) -> int:
-    """How many of the first jobs one call may take by its own rule. Suspects, whose worker died, share a call
-    with the same half of the call they were in, and with no other job: poison takes no neighbour along."""
+def max_call_jobs(rule: BatchPolicy, waiting: Sequence[BatchCandidate]) -> int:
+    """Returns how many of the first `waiting` jobs may share one call. The policy limits jobs and units. A
+    job whose worker died during a shared call belongs to one part of the split batch, and shares calls only
+    with jobs of that part. So a poison job cannot affect other calls."""
     total: Units = {}
     for at, job in enumerate(waiting[: rule.max_items]):
         if at and not _may_share(waiting[0], job):
             return at
-        _add(total, _largest(job.needs))
+        _add_units(total, _largest_units(job.needs))
         if at and any(total.get(unit, 0.0) > most for unit, most in rule.max_units.items()):
             return at
     return min(len(waiting), rule.max_items)
 
 
-def half_after_crash(job_id: str, part: str, call: str) -> str:
-    """The part of a job whose worker died with a whole call. A job by itself does not know the others of its
-    call, so a hash decides: about half of them go to each part, and another half the next time. A cyclic
-    checksum would never separate some pairs."""
-    whole = part or call
-    digest = blake2b(f"{whole}/{job_id}".encode(), digest_size=1).digest()
-    return f"{whole}/{digest[0] & 1}"
+def part_after_crash(job_id: str, part: str, call: str) -> str:
+    """Returns the name of the new part for a job whose worker died during a shared call. `part` is the job's
+    part until now, '' for none, and `call` is the id of the call.
+
+    The jobs of the call are split into two parts of about equal size, to find the job that caused the crash.
+    A job does not know the other jobs of its call, so a hash of its id chooses the part. The old part is
+    hashed too, so the next crash splits the jobs in another way. The hash is not a CRC, because a CRC would
+    never separate some pairs of jobs."""
+    prefix = part or call
+    digest = blake2b(f"{prefix}/{job_id}".encode(), digest_size=1).digest()
+    return f"{prefix}/{digest[0] & 1}"
 
 
-def _may_share(first: Waiting, job: Waiting) -> bool:
-    """A job that crashed once more alone stays alone. All jobs of a lane have the same part."""
-    if first.crashes == job.crashes == SUSPECT:
+def _may_share(first: BatchCandidate, job: BatchCandidate) -> bool:
+    """True if the two jobs of one lane may share a call. Two jobs without a crash may. Two jobs with exactly
+    one crash may if they belong to a part of a split batch. A job with more crashes runs alone."""
+    if first.crashes == job.crashes == SUSPECT_CRASHES:
         return bool(first.part)
     return not first.crashes and not job.crashes
 
 
-def needs_of_call(rule: Batching, jobs: Sequence[Costing]) -> tuple[Need, ...]:
-    """What one call with these jobs takes of their pools: what a call costs, and what each job adds. What
-    every call costs unasked, such as one request, it costs once. All of them need the same pools, in
-    whatever order they name them."""
+def call_needs(rule: BatchPolicy, jobs: Sequence[PooledJob]) -> tuple[Need, ...]:
+    """Returns the needs of one call with these jobs: the fixed cost of the call plus the needs of each job.
+    Implied costs, such as one request, count once per call. All jobs must need the same pools."""
     totals = {(need.pool, need.key): dict(rule.call.get(need.pool, {})) for need in jobs[0].needs}
     for job in jobs:
         for need in job.needs:
-            _add(totals[need.pool, need.key], need.units)
+            _add_units(totals[need.pool, need.key], need.units)
     return tuple(Need(pool, key, units) for (pool, key), units in totals.items())
 
 
-def longest(count: int, fits: Callable[[int], bool]) -> int:
-    """The most jobs up to `count` for which `fits` is true, 0 when it is not even for one. All or none are
-    the usual answers, so they are tried first."""
+def largest_fitting_count(count: int, fits: Callable[[int], bool]) -> int:
+    """Returns the largest number up to `count` for which `fits` returns True; 0 if not even 1 fits. The most
+    common answers, `count` and 0, are tried first."""
     if fits(count):
         return count
     if count == 1 or not fits(1):
@@ -153,11 +168,12 @@ def longest(count: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-def by_calls(jobs: Sequence[P]) -> list[P]:
-    """Jobs of one claim, calls kept together and in the order of their lane. The others stay as they are."""
+def group_by_call(jobs: Sequence[P]) -> list[P]:
+    """Returns the claimed jobs ordered by call. Jobs of the same call stand next to each other, in the order
+    of their lane. The order of the calls does not change."""
     calls: dict[str, list[P]] = {}
     for job in jobs:
-        calls.setdefault(job.call or f"{SEPARATOR}{job.seq}", []).append(job)
+        calls.setdefault(job.call or f"{LANE_SEPARATOR}{job.seq}", []).append(job)
     return [
         job
         for call in calls.values()
@@ -165,22 +181,56 @@ def by_calls(jobs: Sequence[P]) -> list[P]:
     ]
 
 
-def _is_full(rule: Batching, waiting: Sequence[Waiting]) -> bool:
+def _is_full(rule: BatchPolicy, waiting: Sequence[BatchCandidate]) -> bool:
     total: Units = {}
     for job in waiting:
-        _add(total, _largest(job.needs))
+        _add_units(total, _largest_units(job.needs))
     return any(total.get(unit, 0.0) >= most for unit, most in rule.max_units.items())
 
 
-def _add(total: Units, more: Units) -> None:
+def _add_units(total: Units, more: Units) -> None:
     for unit, amount in more.items():
         total[unit] = total.get(unit, 0.0) + amount
 
 
-def _largest(needs: tuple[Need, ...]) -> Units:
-    """Of each unit what the pool that counts most of it does: pools may count alike."""
+def _largest_units(needs: tuple[Need, ...]) -> Units:
+    """Returns, for each unit, the largest amount that the job needs of any pool. The amounts are not added,
+    because several pools may count the same unit."""
     units: Units = {}
     for need in needs:
         for unit, amount in need.units.items():
             units[unit] = max(units.get(unit, 0.0), amount)
     return units
+
+
+T = TypeVar("T")
+
+
+class ItemChunk(NamedTuple, Generic[T]):
+    """A chunk of items with an id for log lines. The id has the form `batch_{milliseconds}_{number}`."""
+
+    id: str
+    items: list[T]
+
+
+def split_into_chunks(items: Iterable[T], size: int, *, at: float | datetime) -> list[ItemChunk[T]]:
+    """Splits items into chunks of `size` items, in order. Returns a pair of id and items for each chunk.
+
+    `at` is the time that becomes part of the chunks' ids. The ids also have a number that counts from 1,
+    because many chunks may be made in one millisecond. The last chunk may be shorter.
+
+        chunks = split_into_chunks(songs, 10, at=time.time())
+        await app.enqueue_many(analyze.job(correlationId=id, songs=songs) for id, songs in chunks)"""
+    if not is_integer(size, 1):
+        raise ConfigurationError(f"size: must be a whole number, 1 or more, is {size!r}")
+    if isinstance(items, str | bytes):
+        raise ConfigurationError(f"items: must be a list of things, is one {type(items).__name__}; wrap it")
+    time = parse_time("at", at, ConfigurationError)
+    if not math.isfinite(time):
+        raise ConfigurationError(f"at: must be a time, is {time}")
+    listed = list(items)
+    begin = f"batch_{math.floor(time * 1000)}"
+    return [
+        ItemChunk(f"{begin}_{number}", listed[start : start + size])
+        for number, start in enumerate(range(0, len(listed), size), start=1)
+    ]

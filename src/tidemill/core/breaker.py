@@ -1,17 +1,16 @@
-"""When a pool is closed, until when, and how it opens again.
+"""The breaker of a pool: why the pool is closed, until when, and how it opens again.
 
-A refusal *trips* the breaker: one closure per reason, and for a rate one per unit. A pool is open when
-none of them holds. What ends by a time ends by itself: the first job after it is a *probe*, alone; when
-it comes back well, the pool opens along a *ramp*, a temporary limit that grows from a tenth to the whole
-over one window, so that a fleet that waited for midnight does not arrive in the same second.
+A refusal adds a closure. A pool has at most one closure per reason. If the reason is a rate limit, it has at
+most one per unit. A pool without closures is open. After most closures one job runs alone, as the probe. If
+the probe succeeds, the pool opens along a ramp: its limits grow from a tenth to the whole over one window.
+Without the ramp, all workers that wait for the same moment, such as midnight, would call in the same second.
 
-Two refusals close nothing. Too much at once lowers a *cap* on calls at once, which then grows by one a
-minute. A call that is too large is that job's own failure.
+Two kinds of refusal usually add no closure. If too many calls run at the same time, the breaker lowers a cap
+on concurrent calls; the cap later grows by one a minute. If a call is too large, only its job fails.
 
-Closures outlive everything: within the boot they were made in they end by its clock, later by the wall's
-(`Closure.as_of`). A probe is marked as long as its call is under way: whoever holds it settles, or is
-reclaimed. Ramp, cap and budget go by the boot clock.
-"""
+Closures survive a restart of the machine. Before the restart they end by the boot clock, after the restart by
+the wall clock (`Closure.as_of`). A probe ends when its call is settled or its job is reclaimed. The ramp, the
+cap and the budget for overloads (`OverloadBudget`) use the boot clock."""
 
 from __future__ import annotations
 
@@ -20,220 +19,250 @@ import math
 import msgspec
 from msgspec.structs import replace
 
-from tidemill.core.closing import Closure, Seen, closure_for
+from tidemill.core.closures import Closure, RefusalFacts, closure_for
+from tidemill.core.feedback import PROBED_REASONS, UNCHARGED_REASONS, Reason, Refusal
 from tidemill.core.limits import Limit
+from tidemill.core.needs import IMPLIED, Units
 from tidemill.core.pools import PoolSettings
-from tidemill.core.refusals import PROBED, UNCHARGED, Reason, Refusal
-from tidemill.core.units import IMPLIED, Units
 from tidemill.core.windows import Instant
-from tidemill.core.windows.window import LONG_AGO
+from tidemill.core.windows.base import LONG_AGO
 
-RAMP_FROM = 0.1
-DEFAULT_RAMP = 60.0
-"""How long a ramp lasts where no limit has a window in seconds."""
-CAP_RECOVERS = 60.0
-BUDGET = 10.0
-"""So many overload incidents in a row stop a job without spending one of its attempts."""
-BUDGET_RETURNS = 60.0
-"""One more of them every so many seconds."""
+RAMP_START_SHARE = 0.1
+DEFAULT_RAMP_SECONDS = 60.0
+"""How long a ramp lasts if no limit has a window in seconds."""
+CAP_RECOVERY_SECONDS = 60.0
+OVERLOAD_BUDGET = 10.0
+"""The number of overload incidents in a row that stop a job without spending one of its attempts."""
+OVERLOAD_BUDGET_REFILL_SECONDS = 60.0
+"""Seconds after which the budget grows by one incident."""
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """The one job that tries. Its mark goes with its reservation, however long the call takes."""
+    """The one job that tests a closed pool. It stays the probe until its reservation ends, even if the call
+    takes long."""
 
     job: str
 
 
-class Cap(msgspec.Struct, frozen=True):
-    """At most so many calls at once since boot time `at`, and one more every minute."""
+class ConcurrencyCap(msgspec.Struct, frozen=True):
+    """A temporary limit on concurrent calls. It was `amount` at boot-clock time `at`, and grows by one a
+    minute."""
 
     amount: float
     at: float
 
 
-class Budget(msgspec.Struct, frozen=True):
-    """How many overload incidents the pool still pays for. `at` is the boot time when the last one began."""
+class OverloadBudget(msgspec.Struct, frozen=True):
+    """How many more times a provider may be overloaded before an overload costs a job one of its attempts. An
+    incident is one overload, with all calls that it refuses. Every incident takes 1 from the budget, and the
+    budget grows again by 1 a minute. `left` was the budget at boot-clock time `at`, when the last incident
+    began."""
 
-    left: float = BUDGET
+    left: float = OVERLOAD_BUDGET
     at: float = LONG_AGO
 
 
 class Breaker(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored of one pool or one key of it. `ramp` is the boot time it began."""
+    """The stored breaker of one pool, or of one key of a pool. `ramp` is the boot-clock time when the ramp
+    began, None without a ramp. `cap` limits concurrent calls, None without a cap. `budget` says how many
+    overloads cost no job an attempt."""
 
     closures: tuple[Closure, ...] = ()
     probe: Probe | None = None
     ramp: float | None = None
-    cap: Cap | None = None
-    budget: Budget = Budget()
+    cap: ConcurrencyCap | None = None
+    budget: OverloadBudget = OverloadBudget()
 
 
-class Shut(msgspec.Struct, frozen=True):
-    """`until` is a wall time, None: until a person opens it, or the probe has come back."""
+class ClosedGate(msgspec.Struct, frozen=True):
+    """The answer that a call must wait because of `closure`. `until` is a wall time. `until=None`: the call
+    waits until an operator opens the pool, or until the probe has ended."""
 
     closure: Closure
     until: float | None
 
 
-class Open(msgspec.Struct, frozen=True):
-    """`probe`: only for one job, which must be marked with `probing` in the same step."""
+class OpenGate(msgspec.Struct, frozen=True):
+    """The answer that a call may be tried. `probe=True`: only this one job may call, and the caller must call
+    `start_probe` in the same transaction."""
 
     probe: bool = False
 
 
-def refused(pool: PoolSettings, breaker: Breaker, refusal: Refusal, now: Instant, seen: Seen) -> Breaker:
-    """After a refusal. A probe that was refused is over, whatever it was refused for."""
-    known = tidied(breaker, now)
+def record_refusal(
+    pool: PoolSettings, breaker: Breaker, refusal: Refusal, now: Instant, seen: RefusalFacts
+) -> Breaker:
+    """Returns the breaker after a provider's refusal. `seen` has the facts that the store knows about the
+    refused call. If this call was the probe, the probe ends, for every reason of a refusal."""
+    known = drop_expired_closures(breaker, now)
     if seen.probe:
         known = replace(known, probe=None)
     if refusal.reason is Reason.TOO_LARGE:
         return known
     if refusal.reason is Reason.CONCURRENCY:
-        known = replace(known, cap=_lowered(pool, known.cap, now, seen) or known.cap)
+        known = replace(known, cap=_lowered_cap(pool, known.cap, now, seen) or known.cap)
     if refusal.reason is Reason.OVERLOAD and _begins_incident(breaker, seen):
-        left = _budget(breaker.budget, now)
-        known = replace(known, budget=Budget(max(0.0, left - 1.0), now.boot))
-    same = [closure for closure in breaker.closures if _same(closure, refusal)]
+        left = _current_budget(breaker.budget, now)
+        known = replace(known, budget=OverloadBudget(max(0.0, left - 1.0), now.boot))
+    same = [closure for closure in breaker.closures if _is_same_closure(closure, refusal)]
     closure = closure_for(pool, refusal, same[0] if same else None, now, seen)
     if closure is None:
         return known
-    others = tuple(other for other in known.closures if not _same(other, refusal))
+    others = tuple(other for other in known.closures if not _is_same_closure(other, refusal))
     return replace(known, closures=(*others, closure))
 
 
-def spends_attempt(breaker: Breaker, refusal: Refusal, now: Instant, seen: Seen) -> bool:
-    """Whether the refused job pays with an attempt, given the breaker as it was before the refusal."""
+def spends_attempt(breaker: Breaker, refusal: Refusal, now: Instant, seen: RefusalFacts) -> bool:
+    """True if the refused job loses an attempt. `breaker` is the breaker before this refusal. A call that is
+    too large always costs an attempt. An overload costs an attempt only if it begins a new incident and
+    `breaker.budget` is used up. Other reasons never cost an attempt."""
     if refusal.reason is Reason.OVERLOAD:
-        return _begins_incident(breaker, seen) and _budget(breaker.budget, now) < 1.0
-    return refusal.reason not in UNCHARGED
+        return _begins_incident(breaker, seen) and _current_budget(breaker.budget, now) < 1.0
+    return refusal.reason not in UNCHARGED_REASONS
 
 
-def gate(breaker: Breaker, units: Units, now: Instant) -> Open | Shut:
-    """Whether a call of that cost may be tried at all, asked of a `tidied` breaker; the limits are asked
-    apart, see `restrained`."""
+def check_gate(breaker: Breaker, units: Units, now: Instant) -> OpenGate | ClosedGate:
+    """Returns whether the breaker lets a call with these `units` try. `breaker` must come from
+    `drop_expired_closures`. Limits are not checked here; see `pool_with_ramp_and_cap`."""
     holding = [closure for closure in breaker.closures if closure.holds(now.wall)]
-    stopping = [closure for closure in holding if _concerns(closure, units)]
+    stopping = [closure for closure in holding if _applies_to_units(closure, units)]
     if stopping:
         longest = max(stopping, key=lambda closure: math.inf if closure.until is None else closure.until)
-        return Shut(longest, longest.until)
-    waiting = [closure for closure in breaker.closures if closure.reason in PROBED]
+        return ClosedGate(longest, longest.until)
+    waiting = [closure for closure in breaker.closures if closure.reason in PROBED_REASONS]
     if not waiting:
-        return Open()
-    return Open(probe=True) if breaker.probe is None else Shut(waiting[0], None)
+        return OpenGate()
+    return OpenGate(probe=True) if breaker.probe is None else ClosedGate(waiting[0], None)
 
 
-def probing(breaker: Breaker, job: str) -> Breaker:
-    """That job is the probe from now on."""
+def start_probe(breaker: Breaker, job: str) -> Breaker:
+    """Returns the breaker with `job` as its probe."""
     return replace(breaker, probe=Probe(job))
 
 
-def answered(breaker: Breaker, job: str, now: Instant) -> Breaker:
-    """A call came back well. Only the probe's answer opens the pool: any other was sent before."""
+def finish_probe(breaker: Breaker, job: str, now: Instant) -> Breaker:
+    """Returns the breaker after a successful call of `job`. If the job is the probe, closures that have ended
+    are removed and the ramp begins. Other calls do not open the pool, because they were sent before it
+    closed."""
     if breaker.probe is None or breaker.probe.job != job:
         return breaker
     left = tuple(closure for closure in breaker.closures if closure.holds(now.wall))
     return replace(breaker, closures=left, probe=None, ramp=now.boot)
 
 
-def unprobed(breaker: Breaker, job: str) -> Breaker:
-    """The probe ended and says nothing of the pool: it was never sent, or nobody knows how it ended."""
+def drop_probe(breaker: Breaker, job: str) -> Breaker:
+    """Returns the breaker without the probe of `job`. Use it when the call says nothing about the pool,
+    because it was never sent or its end is unknown."""
     if breaker.probe is None or breaker.probe.job != job:
         return breaker
     return replace(breaker, probe=None)
 
 
-def tidied(breaker: Breaker, now: Instant) -> Breaker:
-    """Without what is over and needs no probe. A person's pause is not kept here and stays."""
+def drop_expired_closures(breaker: Breaker, now: Instant) -> Breaker:
+    """Returns the breaker without closures that have ended and need no probe. If one of these closures asked
+    for a slow start, the ramp begins. An operator's closure is not part of the breaker and stays."""
     over = [closure for closure in breaker.closures if not closure.holds(now.wall)]
-    gone = [closure for closure in over if closure.reason not in PROBED]
-    left = tuple(closure for closure in breaker.closures if closure not in gone)
-    slow = any(closure.slow for closure in gone)
+    dropped = [closure for closure in over if closure.reason not in PROBED_REASONS]
+    left = tuple(closure for closure in breaker.closures if closure not in dropped)
+    slow = any(closure.slow for closure in dropped)
     return replace(breaker, closures=left, ramp=now.boot if slow else breaker.ramp)
 
 
-def reopened() -> Breaker:
-    """By hand: no probe, no ramp, nothing remembered."""
+def reopen_breaker() -> Breaker:
+    """Returns the breaker of a pool that an operator opened: no closure, no probe, no ramp and no cap."""
     return Breaker()
 
 
-def rebooted(breaker: Breaker) -> Breaker:
-    """Boot times mean nothing now: closures end by the wall. The windows begin as full, which is slower than
-    any ramp."""
-    closures = tuple(replace(closure, ends=None) for closure in breaker.closures)
+def forget_boot_times(breaker: Breaker) -> Breaker:
+    """Returns the breaker after a restart of the machine, without any time on the boot clock. Closures now
+    end by the wall clock, and everything else is reset. No ramp is needed: after a restart, windows measured
+    in seconds count as fully used, which slows the pool more than a ramp."""
+    closures = tuple(replace(closure, until_boot=None) for closure in breaker.closures)
     return Breaker(closures=closures)
 
 
-def as_of(breaker: Breaker, now: Instant) -> Breaker:
-    """With every closure's end as the wall shows it now, whoever set it since."""
+def with_current_ends(breaker: Breaker, now: Instant) -> Breaker:
+    """Returns the breaker with the end of every closure recomputed. The wall clock may have been set since
+    the closures were stored."""
     closures = tuple(closure.as_of(now) for closure in breaker.closures)
     return breaker if closures == breaker.closures else replace(breaker, closures=closures)
 
 
-def restrained(pool: PoolSettings, breaker: Breaker, now: Instant) -> PoolSettings:
-    """The pool with its limits as ramp and cap leave them. Calendars are not ramped: a day at a tenth
-    would waste the day, and the shorter windows already spread it."""
-    limits = tuple(_restrained(pool, breaker, limit, now) for limit in pool.limits)
+def pool_with_ramp_and_cap(pool: PoolSettings, breaker: Breaker, now: Instant) -> PoolSettings:
+    """Returns the pool's settings, with limits reduced by the ramp and the concurrency cap. The ramp does not
+    reduce calendar limits. It would last as long as the period, and most of the day's units would stay
+    unused. Shorter windows already spread the calls."""
+    limits = tuple(_limit_with_ramp_and_cap(pool, breaker, limit, now) for limit in pool.limits)
     return pool if limits == pool.limits else replace(pool, limits=limits)
 
 
-def ramp_left(pool: PoolSettings, breaker: Breaker, now: Instant) -> float:
-    """Seconds until the ramp is over."""
+def ramp_seconds_left(pool: PoolSettings, breaker: Breaker, now: Instant) -> float:
+    """Returns the seconds until the ramp is over; 0 without a ramp."""
     if breaker.ramp is None:
         return 0.0
     ramped = [limit for limit in pool.limits if limit.per is None or isinstance(limit.per, float)]
-    ends = [breaker.ramp + _length(pool, limit) - now.boot for limit in ramped]
-    return max(0.0, *ends, 0.0)
+    seconds = [breaker.ramp + _ramp_seconds(pool, limit) - now.boot for limit in ramped]
+    return max(0.0, *seconds, 0.0)
 
 
 def ramp_share(pool: PoolSettings, breaker: Breaker, now: Instant) -> float | None:
-    """How much of the slowest ramping limit is open; None when there is no ramp or it is over."""
-    shares = [_share(pool, breaker, limit, now) for limit in pool.limits]
+    """Returns how far the slowest limit has opened along the ramp, from 0.1 to below 1; None if no ramp is
+    going on."""
+    shares = [_limit_ramp_share(pool, breaker, limit, now) for limit in pool.limits]
     lowest = min(shares, default=1.0)
     return None if breaker.ramp is None or lowest >= 1.0 else lowest
 
 
-def _restrained(pool: PoolSettings, breaker: Breaker, limit: Limit, now: Instant) -> Limit:
-    amount = _ramped(pool, breaker, limit, now)
+def _limit_with_ramp_and_cap(pool: PoolSettings, breaker: Breaker, limit: Limit, now: Instant) -> Limit:
+    amount = _ramped_amount(pool, breaker, limit, now)
     if limit.per is None and limit.unit == "concurrent" and breaker.cap is not None:
-        amount = min(math.floor(amount), _cap(breaker.cap, now))
+        amount = min(math.floor(amount), _current_cap(breaker.cap, now))
     return limit if amount >= limit.amount else replace(limit, amount=amount)
 
 
-def _ramped(pool: PoolSettings, breaker: Breaker, limit: Limit, now: Instant) -> float:
-    """Never below one call: a ramp slows, it does not close."""
-    return max(limit.amount * _share(pool, breaker, limit, now), min(1.0, limit.amount))
+def _ramped_amount(pool: PoolSettings, breaker: Breaker, limit: Limit, now: Instant) -> float:
+    """Returns the amount of the limit during the ramp. It is never below 1 (or the whole amount if that is
+    less), because a ramp must not close a pool."""
+    return max(limit.amount * _limit_ramp_share(pool, breaker, limit, now), min(1.0, limit.amount))
 
 
-def _share(pool: PoolSettings, breaker: Breaker, limit: Limit, now: Instant) -> float:
+def _limit_ramp_share(pool: PoolSettings, breaker: Breaker, limit: Limit, now: Instant) -> float:
     if breaker.ramp is None or not (limit.per is None or isinstance(limit.per, float)):
         return 1.0
-    gone = max(0.0, now.boot - breaker.ramp)
-    return min(1.0, RAMP_FROM + (1.0 - RAMP_FROM) * gone / _length(pool, limit))
+    elapsed = max(0.0, now.boot - breaker.ramp)
+    return min(1.0, RAMP_START_SHARE + (1.0 - RAMP_START_SHARE) * elapsed / _ramp_seconds(pool, limit))
 
 
-def _length(pool: PoolSettings, limit: Limit) -> float:
-    """One window; calls at once take the longest of the pool's."""
+def _ramp_seconds(pool: PoolSettings, limit: Limit) -> float:
+    """Returns how many seconds the ramp of this limit lasts: one window of the limit. A limit on concurrency
+    has no window. Its ramp lasts as long as the longest window of the pool that is measured in seconds, or 60
+    seconds if there is none."""
     if isinstance(limit.per, float):
         return limit.per
-    return max((other.per for other in pool.limits if isinstance(other.per, float)), default=DEFAULT_RAMP)
+    return max(
+        (other.per for other in pool.limits if isinstance(other.per, float)), default=DEFAULT_RAMP_SECONDS
+    )
 
 
-def _same(closure: Closure, refusal: Refusal) -> bool:
-    """A rate is one unit's: requests may flow while tokens wait for theirs."""
+def _is_same_closure(closure: Closure, refusal: Refusal) -> bool:
+    """True if the refusal has the reason of this closure, and for a refused rate also its unit. Rate closures
+    are per unit: if tokens are refused, calls that need no tokens may continue."""
     if closure.reason is not refusal.reason:
         return False
     return refusal.reason is not Reason.RATE or closure.unit == refusal.unit
 
 
-def _concerns(closure: Closure, units: Units) -> bool:
+def _applies_to_units(closure: Closure, units: Units) -> bool:
     if closure.reason is not Reason.RATE or closure.unit is None:
         return True
     return units.get(closure.unit, IMPLIED.get(closure.unit, 0.0)) > 0
 
 
-def _begins_incident(breaker: Breaker, seen: Seen) -> bool:
-    """Whether an overload is news. A call that was claimed before the pool closed met the same trouble: of
-    forty calls under way, one pays. Without a time of claim only a closure that stands tells."""
+def _begins_incident(breaker: Breaker, seen: RefusalFacts) -> bool:
+    """True if an overload refusal begins a new incident (a new overload of the provider). The refusal of a
+    probe always does. A call that was claimed before the last incident began belongs to that incident. So
+    forty refused calls in flight are one incident. If the claim time is unknown, the incident is new only if
+    the pool has no closure for an overload."""
     if seen.probe:
         return True
     if seen.claimed is None:
@@ -241,18 +270,21 @@ def _begins_incident(breaker: Breaker, seen: Seen) -> bool:
     return seen.claimed > breaker.budget.at
 
 
-def _lowered(pool: PoolSettings, before: Cap | None, now: Instant, seen: Seen) -> Cap | None:
-    """One less than were under way. A pool that does not count calls at once cannot be capped: there
-    `closing` waits instead."""
+def _lowered_cap(
+    pool: PoolSettings, before: ConcurrencyCap | None, now: Instant, seen: RefusalFacts
+) -> ConcurrencyCap | None:
+    """Returns a cap that is one below the calls in flight, and at least 1. Returns None for a pool without a
+    concurrency limit, which cannot be capped; `core.closures` closes such a pool instead. `before` is the
+    current cap, if any."""
     if not any(limit.per is None and limit.unit == "concurrent" for limit in pool.limits):
         return None
     amount = max(1.0, seen.running - 1.0)
-    return Cap(amount if before is None else min(amount, _cap(before, now)), now.boot)
+    return ConcurrencyCap(amount if before is None else min(amount, _current_cap(before, now)), now.boot)
 
 
-def _cap(cap: Cap, now: Instant) -> float:
-    return cap.amount + math.floor(max(0.0, now.boot - cap.at) / CAP_RECOVERS)
+def _current_cap(cap: ConcurrencyCap, now: Instant) -> float:
+    return cap.amount + math.floor(max(0.0, now.boot - cap.at) / CAP_RECOVERY_SECONDS)
 
 
-def _budget(budget: Budget, now: Instant) -> float:
-    return min(BUDGET, budget.left + max(0.0, now.boot - budget.at) / BUDGET_RETURNS)
+def _current_budget(budget: OverloadBudget, now: Instant) -> float:
+    return min(OVERLOAD_BUDGET, budget.left + max(0.0, now.boot - budget.at) / OVERLOAD_BUDGET_REFILL_SECONDS)

@@ -1,8 +1,4 @@
-"""Days, weeks and months as a provider counts them: local periods as moments in real time.
-
-Everything goes through UTC: a local midnight that does not exist (the clocks jump over it) is the
-moment they jump, and one that comes twice is the first of the two.
-"""
+"""Days, weeks and months in a time zone, and fixed times of day."""
 
 from __future__ import annotations
 
@@ -13,17 +9,22 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
+from tidemill.core.validation import is_integer
 
-class Every(StrEnum):
+
+class CalendarUnit(StrEnum):
+    """The length of a calendar period."""
+
     DAY = "day"
     WEEK = "week"
     MONTH = "month"
 
 
 class Calendar(msgspec.Struct, frozen=True, tag="calendar"):
-    """A period that begins at local midnight; weeks begin on Monday."""
+    """A calendar period in a time zone: a day, a week or a month. Every period begins at local midnight, and
+    weeks begin on Monday."""
 
-    every: Every
+    every: CalendarUnit
     zone: str = "UTC"
 
     def problem(self) -> str | None:
@@ -35,62 +36,93 @@ class Calendar(msgspec.Struct, frozen=True, tag="calendar"):
 
 
 def Day(zone: str = "UTC") -> Calendar:  # noqa: N802 - reads as the window it is: per=Day("…")
-    """A day in that zone: `per=Day("America/Los_Angeles")`."""
-    return Calendar(Every.DAY, zone)
+    """Returns the window of one calendar day in that zone, such as `per=Day("America/Los_Angeles")`."""
+    return Calendar(CalendarUnit.DAY, zone)
 
 
 def Week(zone: str = "UTC") -> Calendar:  # noqa: N802 - as above
-    """A week in that zone, from Monday on."""
-    return Calendar(Every.WEEK, zone)
+    """Returns the window of one calendar week in that zone. Weeks begin on Monday."""
+    return Calendar(CalendarUnit.WEEK, zone)
 
 
 def Month(zone: str = "UTC") -> Calendar:  # noqa: N802 - as above
-    """A month in that zone, from its first day on."""
-    return Calendar(Every.MONTH, zone)
+    """Returns the window of one calendar month in that zone."""
+    return Calendar(CalendarUnit.MONTH, zone)
 
 
-class Period(msgspec.Struct, frozen=True):
-    """Wall times; `end` is the beginning of the next one."""
+class CalendarPeriod(msgspec.Struct, frozen=True):
+    """One period of a calendar, such as one day. `start` and `end` are wall times. `end` is also the start of
+    the next period."""
 
     start: float
     end: float
 
 
-def period_at(calendar: Calendar, wall: float) -> Period:
-    """The period a moment lies in."""
+def period_at(calendar: Calendar, wall: float) -> CalendarPeriod:
+    """Returns the period of the calendar that contains the wall time `wall`."""
     zone = ZoneInfo(calendar.zone)
     first = _first_day(calendar.every, datetime.fromtimestamp(wall, zone).date())
-    # Where a date is skipped or midnight is moved, the local date can be one ahead of its own beginning.
+    # If a date is skipped or midnight is moved, the local date can begin after this moment.
     while _midnight(calendar.zone, first) > wall:
         first = _first_day(calendar.every, first - timedelta(days=1))
-    while (end := _midnight(calendar.zone, _next(calendar.every, first))) <= wall:
-        first = _next(calendar.every, first)
-    return Period(_midnight(calendar.zone, first), end)
+    while (end := _midnight(calendar.zone, _next_first_day(calendar.every, first))) <= wall:
+        first = _next_first_day(calendar.every, first)
+    return CalendarPeriod(_midnight(calendar.zone, first), end)
 
 
-def _first_day(every: Every, day: date) -> date:
-    if every is Every.WEEK:
+def _first_day(every: CalendarUnit, day: date) -> date:
+    if every is CalendarUnit.WEEK:
         return day - timedelta(days=day.weekday())
-    return day.replace(day=1) if every is Every.MONTH else day
+    return day.replace(day=1) if every is CalendarUnit.MONTH else day
 
 
-def _next(every: Every, first: date) -> date:
-    if every is Every.MONTH:
+def _next_first_day(every: CalendarUnit, first: date) -> date:
+    if every is CalendarUnit.MONTH:
         return (first + timedelta(days=32)).replace(day=1)
-    return first + timedelta(days=7 if every is Every.WEEK else 1)
+    return first + timedelta(days=7 if every is CalendarUnit.WEEK else 1)
 
 
 @lru_cache(maxsize=1024)
 def _midnight(zone: str, day: date) -> float:
-    """The first moment of that local date, or of what comes after it when the date is skipped."""
-    place = ZoneInfo(zone)
-    guess = datetime(day.year, day.month, day.day, tzinfo=place).astimezone(UTC)
-    # Python reads a missing midnight with the offset of before the jump, which lands after it.
+    """Returns the wall time at which the local date `day` begins. If the zone skips that date, returns the
+    beginning of the next date."""
+    zone_info = ZoneInfo(zone)
+    guess = datetime(day.year, day.month, day.day, tzinfo=zone_info).astimezone(UTC)
+    # Python reads a missing midnight with the offset from before the jump, which lands after it.
     low, high = guess - timedelta(hours=26), guess + timedelta(hours=26)
     while high - low > timedelta(seconds=1):
         middle = low + (high - low) / 2
-        if middle.astimezone(place).date() < day:
+        if middle.astimezone(zone_info).date() < day:
             low = middle
         else:
             high = middle
     return float(round(high.timestamp()))
+
+
+class TimeOfDay(msgspec.Struct, frozen=True):
+    """A time of day in a time zone. `TimeOfDay(16, 30, "Asia/Shanghai")` is 16:30 in Shanghai."""
+
+    hour: int
+    minute: int = 0
+    zone: str = "UTC"
+
+    def problem(self) -> str | None:
+        are_integers = is_integer(self.hour, 0) and is_integer(self.minute, 0)
+        if not (are_integers and self.hour <= 23 and self.minute <= 59):  # noqa: PLR2004 - a clock face
+            shown = f"{self.hour:02}:{self.minute:02}" if are_integers else f"{self.hour!r}, {self.minute!r}"
+            return f"time of day: must be from 00:00 to 23:59, is {shown}"
+        return Day(self.zone).problem()
+
+    def after(self, wall: float) -> float:
+        """Returns the next wall time after `wall` at which this time of day occurs. If the clocks skip the
+        time of day on a date, the result lies after the jump. If it occurs twice on a date, the first
+        occurrence counts."""
+        zone = ZoneInfo(self.zone)
+        day = datetime.fromtimestamp(wall, zone).date() - timedelta(days=1)
+        while True:
+            local = datetime(day.year, day.month, day.day, self.hour, self.minute, tzinfo=zone)
+            # Comparing across zones would ignore the fold, so only UTC times are compared.
+            moment = local.astimezone(UTC).timestamp()
+            if moment > wall:
+                return moment
+            day += timedelta(days=1)

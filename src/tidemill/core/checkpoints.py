@@ -1,9 +1,8 @@
-"""Results of steps inside a handler, stored so that a later attempt does not pay for them again.
+"""Checkpoints: the stored results of steps inside a handler. A retry reuses them and does not pay again.
 
-A step is known by its job, its name and what it was called with. A paid one is marked as begun before its
-call is made: begun without a result means that nobody knows whether the call was paid for. What each verb
-makes of a checkpoint is decided here, for every store.
-"""
+A step is identified by its job, its name and its arguments. The store records that a paid step has begun
+before the step makes its call. If a step has begun and has no result, it is unknown whether its call was
+paid. These functions decide how a checkpoint changes, for every store."""
 
 from __future__ import annotations
 
@@ -13,105 +12,116 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from tidemill.core.outcomes import Answer
+from tidemill.core.outcomes import WriteAnswer
 
 OnUnknown = Literal["retry", "park"]
-"""What to do when nobody knows whether a paid step was paid for: pay again, or leave it to a person."""
+"""What to do if a paid step may have been paid already: pay again, or fail the job for an operator to
+decide."""
 
 UNKNOWN_OUTCOME = "unknown outcome"
-"""The reason a parked job failed for."""
+"""The failure reason of a parked job."""
 
-LARGEST_RESULT = 16 * 1024 * 1024
-"""Bytes of a step's result as JSON."""
+MAX_RESULT_BYTES = 16 * 1024 * 1024
+"""The largest result of a step, as JSON."""
 
 
-class Step(msgspec.Struct, frozen=True):
-    """`arguments` is a digest of what it is called with."""
+class StepKey(msgspec.Struct, frozen=True):
+    """The identity of a step within a job. `arguments` is a digest (hash) of the step's arguments."""
 
     name: str
     arguments: str
 
 
-class Try(msgspec.Struct, frozen=True):
-    """One call of a step: the claim that makes it, and which of that claim's calls it is. Repeating a verb
-    after a lost reply carries the same number."""
+class StepAttempt(msgspec.Struct, frozen=True):
+    """One call of a step. `fence` and `claim` identify the claim that makes the call, and `number` counts the
+    calls of this claim. A request that is repeated after a lost reply has the same `number`."""
 
     fence: int
     claim: int
     number: int
 
 
-NOBODY = Try(0, 0, 0)
+NO_ATTEMPT = StepAttempt(0, 0, 0)
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store keeps of one step. `begun` and `kept` are wall times. `result` is JSON, None while there
-    is none. `by` is the try that marked it last. `unknown` counts how often it was begun again without
-    anybody knowing how it had ended."""
+    """The stored state of one step.
 
-    step: Step
+    `begun` is the wall time when the step began, and `kept` when its result was stored. `result` is JSON,
+    None until the step has a result. `by` is the call that began the step last. `unknown` counts how often
+    the step began again without knowing how its earlier call ended."""
+
+    step: StepKey
     paid: bool
     begun: float
-    by: Try
+    by: StepAttempt
     kept: float | None = None
     result: bytes | None = None
     unknown: int = 0
 
 
-class Begun(StrEnum):
-    """What a store says to a step that is about to begin."""
+class StepVerdict(StrEnum):
+    """A store's answer to a request to begin a step. `fresh`: the step is recorded as begun and may continue.
+    `kept`: its result is stored already. `unknown`: an earlier call began, and its end is unknown. `stale`:
+    the claim is not current or the job is gone, so the step must not begin."""
 
-    FRESH = "fresh"  # go on; it is marked as begun
-    KEPT = "kept"  # its result is there
-    UNKNOWN = "unknown"  # it was begun before, and nobody knows how it ended
-    STALE = "stale"  # the claim is not current, or the job is gone: nothing may be begun
+    FRESH = "fresh"  # continue: the step is marked as begun
+    KEPT = "kept"  # the result is stored already
+    UNKNOWN = "unknown"  # an earlier call began, and its end is not known
+    STALE = "stale"  # the claim is not current, or the job is gone: nothing may begin
 
 
-class Beginning(msgspec.Struct, frozen=True):
-    """`unknown` is the checkpoint's own count: above 0 the step may have been paid for before."""
+class StepStart(msgspec.Struct, frozen=True):
+    """A store's answer to a request to begin a step, with the stored `result` if there is one. `unknown`
+    counts how often the step began again although an earlier call of it may have been paid."""
 
-    verdict: Begun
+    verdict: StepVerdict
     result: bytes | None = None
     unknown: int = 0
 
 
-STALE = Beginning(Begun.STALE)
+STALE_START = StepStart(StepVerdict.STALE)
 
 
-def begun(
-    known: Checkpoint | None, step: Step, by: Try, on_unknown: OnUnknown, now: float
-) -> tuple[Beginning, Checkpoint]:
-    """K3, for a claim that is current."""
+def start_step(
+    known: Checkpoint | None, step: StepKey, by: StepAttempt, on_unknown: OnUnknown, now: float
+) -> tuple[StepStart, Checkpoint]:
+    """Returns the answer to a request to begin a step, and the checkpoint to store (K3). The caller has
+    checked that the claim is current. `known` is the stored checkpoint, if any, and `by` is the call.
+    `on_unknown` says what to do if an earlier call may have been paid: `retry` begins the step again, `park`
+    does not."""
     if known is None:
-        return Beginning(Begun.FRESH), Checkpoint(step=step, paid=True, begun=now, by=by)
+        return StepStart(StepVerdict.FRESH), Checkpoint(step=step, paid=True, begun=now, by=by)
     if known.result is not None:
-        return Beginning(Begun.KEPT, known.result), known
+        return StepStart(StepVerdict.KEPT, known.result), known
     if known.by == by:  # the reply was lost: this is the same call, not yet made
-        return Beginning(Begun.FRESH, unknown=known.unknown), known
+        return StepStart(StepVerdict.FRESH, unknown=known.unknown), known
     if on_unknown == "park":
-        return Beginning(Begun.UNKNOWN, unknown=known.unknown), known
-    again = replace(known, paid=True, begun=now, by=by, unknown=known.unknown + 1)
-    return Beginning(Begun.FRESH, unknown=again.unknown), again
+        return StepStart(StepVerdict.UNKNOWN, unknown=known.unknown), known
+    restarted = replace(known, paid=True, begun=now, by=by, unknown=known.unknown + 1)
+    return StepStart(StepVerdict.FRESH, unknown=restarted.unknown), restarted
 
 
-def forgotten(known: Checkpoint | None, by: Try) -> Checkpoint | None:
-    """K4. An earlier call whose end nobody knows is not made any better by this one: its mark stays, as
-    nobody's, so that no repetition of this verb takes it away."""
+def forget_step(known: Checkpoint | None, by: StepAttempt) -> Checkpoint | None:
+    """Returns the checkpoint after the call `by` ended without being paid (K4); None if no checkpoint
+    remains. It remains if the step has a result, if another call began the step last, or if an earlier call
+    may have been paid. In the last case `by` is removed from it, so a repeated request changes nothing."""
     if known is None or known.result is not None or known.by != by:
         return known
-    return replace(known, by=NOBODY, unknown=known.unknown - 1) if known.unknown else None
+    return replace(known, by=NO_ATTEMPT, unknown=known.unknown - 1) if known.unknown else None
 
 
-def kept(  # noqa: PLR0917 - a result, and all that is said with it
+def keep_result(  # noqa: PLR0917 - a result and its context
     known: Checkpoint | None,
-    step: Step,
-    by: Try,
+    step: StepKey,
+    by: StepAttempt,
     result: bytes,
     paid: bool,
     now: float,
-) -> tuple[Answer, Checkpoint]:
-    """K5, for whoever may keep it."""
+) -> tuple[WriteAnswer, Checkpoint]:
+    """Stores `result` in the checkpoint of a step (K5), unless it has a result. Returns the answer and the
+    checkpoint. `known` is the stored checkpoint, if any. `paid=True`: the step makes a paid call."""
     if known is not None and known.result is not None:
-        return Answer.AGAIN, known
+        return WriteAnswer.AGAIN, known
     before = known or Checkpoint(step=step, paid=paid, begun=now, by=by)
-    return Answer.OK, replace(before, paid=before.paid or paid, kept=now, result=result)
+    return WriteAnswer.OK, replace(before, paid=before.paid or paid, kept=now, result=result)

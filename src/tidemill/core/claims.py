@@ -1,51 +1,55 @@
-"""Claims: the right to run a job, and what its holder says about it."""
+"""The requests and answers of claims, heartbeats and settlements, and how a worker shares its slots among
+queues."""
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from tidemill.core.flow_jobs import InFlow
-from tidemill.core.job import Job
+from tidemill.core.feedback import UsageReport
+from tidemill.core.jobs import FlowPosition, Job
 from tidemill.core.needs import Need
-from tidemill.core.outcomes import Answer, Outcome
-from tidemill.core.spending import Spent
+from tidemill.core.outcomes import Outcome, WriteAnswer
 from tidemill.core.states import State
 
 if TYPE_CHECKING:
-    from tidemill.core.pool_news import PoolNews
+    from tidemill.core.pool_reports import PoolChange
 
 
-class Share(msgspec.Struct, frozen=True):
-    """How many jobs of a claim a queue may take before the others have had theirs."""
+class QueueShare(msgspec.Struct, frozen=True):
+    """How many `jobs` of one queue a claim takes before it fills its remaining slots from any queue."""
 
     queue: str
     jobs: int
 
 
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`number` counts a worker's claims: repeating one after a lost reply returns the same jobs.
+    """A worker's request for jobs.
 
-    Every share is served first, in order; what is left of `limit` goes to the queues in order.
-    With `ids`, exactly those jobs are meant and shares do not apply.
-    """
+    `number` counts the worker's claims. A request that is repeated with the same number after a lost reply
+    returns the same jobs. The store serves `shares` first, in order, and gives the rest of `limit` to the
+    queues in the same order. `lease` is in seconds. If `ids` is given, only these jobs are claimed, and
+    `shares` do not apply."""
 
     worker: str
     number: int
-    shares: tuple[Share, ...]
+    shares: tuple[QueueShare, ...]
     limit: int
     lease: float
     ids: tuple[str, ...] | None = None
 
 
-class Claimed(msgspec.Struct):
-    """One job in a worker's hands. `attempt` is the number this run will be charged as.
+class ClaimedJob(msgspec.Struct):
+    """A claimed job as its worker sees it.
 
-    Jobs of a batch task come in calls, one behind the other; `call` is the id of the first of them, '' for
-    any other job. That first one holds what the call takes of its pools, so the `spent` of its settlement
-    is about the call, and the others' settlements have none. `extra` was taken too, for calls its handler
-    asked for in an attempt before (P18)."""
+    - `attempt`: the number of this run. The outcome of the run decides whether it counts as an attempt.
+    - `call`: the id of the first job of its shared call, '' for a job that shares no call. Jobs of the same
+      call stand next to each other. The first one holds the reservations and alone reports the usage.
+    - `deferred_needs`: additional units that this claim has reserved. The handler asked for them in an
+      earlier attempt, for calls that it has not made yet (P18)."""
 
     id: str
     queue: str
@@ -65,72 +69,79 @@ class Claimed(msgspec.Struct):
     part: str
     needs: tuple[Need, ...] = ()
     call: str = ""
-    extra: tuple[Need, ...] = ()
-    flow: InFlow | None = None
+    deferred_needs: tuple[Need, ...] = ()
+    flow: FlowPosition | None = None
 
     @property
     def suspect(self) -> bool:
-        """True for a job with a crash on record: it runs in a child process."""
+        """True if the job has a recorded crash. The worker runs such a job in a child process."""
         return self.crashes > 0
 
 
-class Claims(msgspec.Struct, kw_only=True):
-    """`next_due` is how many seconds on something of these queues comes due, if known.
+class ClaimResult(msgspec.Struct, kw_only=True):
+    """The claimed jobs, and facts about the jobs that were not claimed.
 
-    `more` says that jobs were left behind which another worker could start now, `lingers` that some
-    of a batch wait for company: they will start though nothing else comes. `news` is what the claim did to
-    pools; a claim that is repeated has none. `waited` is P20.
-    """
+    - `more`: True if jobs that could start now were left for another worker.
+    - `next_due`: the seconds until another job of these queues may start, None if unknown.
+    - `blocked`, `missing`: only for a claim by ids. The jobs that cannot start now, and the jobs that are
+      finished or do not exist.
+    - `batch_waits`: True if jobs of a batch task wait for more jobs; they will start even if none come.
+    - `pool_changes`: the changes that the claim made to pools; empty for a repeated claim.
+    - `waited`: the seconds from the request to the time from which its units count (P20). None for a
+      repeated claim."""
 
-    jobs: list[Claimed]
+    jobs: list[ClaimedJob]
     more: bool = False
     next_due: float | None = None
     blocked: tuple[str, ...] = ()
-    gone: tuple[str, ...] = ()
-    lingers: bool = False
-    news: tuple[PoolNews, ...] = ()
+    missing: tuple[str, ...] = ()
+    batch_waits: bool = False
+    pool_changes: tuple[PoolChange, ...] = ()
     waited: float | None = None
 
     def after(self, waited: float) -> Self:
-        """P20: with the wait that the store measured, unless the claim is a repetition."""
+        """Sets `waited`, the seconds from the request to the time from which its units count, and returns
+        this result. The result of a repeated claim has `waited=None` and stays unchanged (P20)."""
         if self.waited is not None:
             self.waited = max(0.0, waited)
         return self
 
 
 class Settlement(msgspec.Struct, frozen=True):
-    """`spent` is about the pools of the job; None for a job that needs none. `charged` is what becomes of
-    it when its pool's budget for overloads is used up, in the place of `outcome`."""
+    """The outcome of one attempt, as the worker sends it. `spent` reports the used units, None for a job
+    without pools. `charged` is a second outcome for a refused call, which costs an attempt. The store applies
+    it instead of `outcome` if the refusal must cost an attempt, for example because the pool's overload
+    budget is used up."""
 
     job: str
     fence: int
     claim: int
     outcome: Outcome
-    spent: Spent | None = None
+    spent: UsageReport | None = None
     charged: Outcome | None = None
 
 
-class Settled(msgspec.Struct):
-    """One answer per settlement, in their order; the next jobs when they were asked for. `news` is what the
-    settlements did to pools."""
+class SettleResult(msgspec.Struct):
+    """The store's answer to settlements. `answers` has one answer per settlement, in order. `claims` has the
+    next jobs if the request asked for some. `pool_changes` are the changes that the settlements made to
+    pools."""
 
-    answers: list[Answer]
-    claims: Claims | None = None
-    news: tuple[PoolNews, ...] = ()
+    answers: list[WriteAnswer]
+    claims: ClaimResult | None = None
+    pool_changes: tuple[PoolChange, ...] = ()
 
 
-class Said(msgspec.Struct, frozen=True):
-    """A log line. `age` is how many seconds ago it was said: the store's clock alone dates it."""
+class LogEntry(msgspec.Struct, frozen=True):
+    """A log line that a handler wrote. `age` is the number of seconds since then. The store calculates the
+    time of the line with its own clock."""
 
     line: str
     age: float = 0.0
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim still in its worker's hands, with news of the run.
-
-    `renew=False` lists the job without prolonging its lease: it has outrun its timeout.
-    """
+class HeldJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that the worker still holds, with the progress, note and new log lines of its run. `renew=False`:
+    the lease is not renewed, because the job has exceeded its timeout."""
 
     job: str
     fence: int
@@ -138,17 +149,18 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     renew: bool = True
     progress: float | None = None
     note: str | None = None
-    log: tuple[Said, ...] = ()
+    log: tuple[LogEntry, ...] = ()
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a worker holds. `received` is the last claim number whose reply it saw:
-    a running job of an earlier claim that is not listed was lost on the way and goes back."""
+    """A worker's list of all jobs that it holds. `received` is the number of the last claim whose reply
+    reached the worker. Running jobs of this and earlier claims must be listed in `held`. The store makes a
+    job that is not listed ready again, because it never reached the worker. `lease` is in seconds."""
 
     worker: str
     received: int
     lease: float
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldJob, ...] = ()
     host: str = ""
     pid: int = 0
     queues: tuple[str, ...] = ()
@@ -159,10 +171,56 @@ def is_current(job: Job, fence: int, claim: int) -> bool:
     return job.state is State.RUNNING and job.claim == claim and job.fence == fence
 
 
-def answer_to(job: Job | None, fence: int, claim: int) -> Answer:
-    """What a fenced write is told: only OK may change anything."""
+def check_fence(job: Job | None, fence: int, claim: int) -> WriteAnswer:
+    """Returns the store's answer to a write with this fence and claim id. Only the answer `OK` allows the
+    write to change the job. `job` is the stored job, None if it does not exist."""
     if job is None:
-        return Answer.GONE
+        return WriteAnswer.GONE
     if job.claim != claim or job.fence != fence:
-        return Answer.STALE
-    return Answer.OK if job.state is State.RUNNING else Answer.AGAIN
+        return WriteAnswer.STALE
+    return WriteAnswer.OK if job.state is State.RUNNING else WriteAnswer.AGAIN
+
+
+class QueueWeights:
+    """Divides a worker's slots among its queues by weight, and remembers how often each queue was served.
+    `strict=True`: queues are served in the given order instead, and weights do not matter."""
+
+    def __init__(self, weights: Mapping[str, int], *, strict: bool = False) -> None:
+        self._weights = dict(weights)
+        self._strict = strict
+        self._passes = dict.fromkeys(self._weights, 0.0)
+
+    def add(self, queue: str) -> None:
+        """Adds a queue with weight 1. In strict order the new queue comes last."""
+        if queue not in self._weights:
+            self._weights[queue] = 1
+            self._passes[queue] = max(self._passes.values(), default=0.0)
+
+    def shares(self, slots: int) -> tuple[QueueShare, ...]:
+        """Returns how to divide the next `slots` jobs among the queues, as if every queue had enough jobs."""
+        if self._strict or len(self._weights) == 1:
+            return tuple(QueueShare(queue, slots) for queue in self._weights)
+        virtual = [(passed, index, queue) for index, (queue, passed) in enumerate(self._passes.items())]
+        heapq.heapify(virtual)
+        granted = dict.fromkeys(self._weights, 0)
+        order: list[str] = []
+        for _ in range(min(slots, 64 * len(virtual))):
+            passed, index, queue = virtual[0]
+            if not granted[queue]:
+                order.append(queue)
+            granted[queue] += 1
+            heapq.heapreplace(virtual, (passed + 1 / self._weights[queue], index, queue))
+        behind = sorted((q for q in self._weights if not granted[q]), key=lambda queue: self._passes[queue])
+        return tuple(QueueShare(queue, granted[queue]) for queue in [*order, *behind])
+
+    def served(self, queues: Iterable[str]) -> None:
+        """Records the jobs that a claim returned. `queues` has the queue of each job. A queue that had no
+        jobs for a while gets more jobs later, but at most as many as its weight, to make up for it."""
+        got = list(queues)
+        if not got:
+            return
+        for queue in got:
+            self._passes[queue] += 1 / self._weights[queue]
+        floor = min(self._passes[queue] for queue in got)
+        for queue, passed in self._passes.items():
+            self._passes[queue] = max(passed, floor - 1)

@@ -1,35 +1,39 @@
-"""Which jobs a person means: the filter behind find, and behind every bulk change."""
+"""Filters that select jobs, and the check whether a job matches a filter."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from tidemill.core.names import is_storable
+from tidemill.core.jobs import Job
 from tidemill.core.states import State
+from tidemill.core.validation import is_storable
 from tidemill.errors import ConfigurationError
 
 _STATES = tuple(State)
 MAX_FIELDS = 20
-"""Pairs in `fields`. Each is a condition of a statement, and a server takes about a thousand."""
+"""The most pairs in `fields`. Each is a condition of a statement, and a server takes about a thousand."""
 _TIMES = ("created", "due", "finished")
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """Every field that is set must match.
+    """A filter that selects jobs. Every field that is set must match.
 
-    id_prefix: what the id begins with, for ids that people shorten.
-    flow: the id of the flow it is a part of.
-    since, until: wall times, `since` included and `until` not; `time` says of what.
-    text: occurs in the task, key, tags, payload, note, reason or error; A to Z match in either case.
-        A payload's names and values are searched one by one, as they read, however they are escaped.
+    ids, id_prefix: exact ids, or the beginning of an id, for ids that people shorten.
+    flow: the id of the flow that the job belongs to.
+    since, until: a range of wall times that includes `since` and excludes `until`.
+    time: which time of the job lies in that range.
+    text: a text in the task, key, tags, payload, note, reason or error.
+        Upper and lower case of A to Z are equal.
+        In a payload, each name and each value is searched separately, as unescaped text.
     fields: up to 20 pairs of a path into the payload and the value there, as text:
         `("feed.host", "a.example")`.
-        A path goes through the members of objects and through every element of an array.
-    """
+        A path goes through the members of objects and through every element of an array."""
 
     ids: tuple[str, ...] | None = None
     id_prefix: str | None = None
@@ -46,7 +50,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     fields: tuple[tuple[str, str], ...] = ()
 
     def problem(self) -> str | None:
-        """Why the filter cannot mean anything, naming the field."""
+        """Returns why the filter is invalid, naming the field; None if it is valid."""
         return (
             _problem_with_lists(self)
             or _problem_with_states(self.states or ())
@@ -56,21 +60,21 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def checked(wanted: Filter) -> Filter:
-    if not isinstance(wanted, Filter):
+def check_filter(job_filter: Filter) -> Filter:
+    if not isinstance(job_filter, Filter):
         raise ConfigurationError(
-            f'jobs are found by a Filter, such as Filter(queue="feeds"), not by {wanted!r}'
+            f'jobs are found by a Filter, such as Filter(queue="feeds"), not by {job_filter!r}'
         )
-    if problem := wanted.problem():
+    if problem := job_filter.problem():
         raise ConfigurationError(f"the filter cannot mean anything: {problem}")
-    return wanted
+    return job_filter
 
 
-def _problem_with_lists(wanted: Filter) -> str | None:
+def _problem_with_lists(job_filter: Filter) -> str | None:
     examples = {"ids": '("a",)', "states": "(State.FAILED,)", "fields": '(("feed.host", "a.example"),)'}
     for name, example in examples.items():
-        value = getattr(wanted, name)
-        # A lone string is a sequence of letters, and never what was meant.
+        value = getattr(job_filter, name)
+        # A single string is a sequence of letters, and never what was meant.
         if value is not None and not isinstance(value, tuple | list):
             return f"{name}: must be a tuple, such as {example}, is {value!r}"
     return None
@@ -83,11 +87,11 @@ def _problem_with_states(states: tuple[State, ...]) -> str | None:
     return None
 
 
-def _problem_with_times(wanted: Filter) -> str | None:
-    if wanted.time not in _TIMES:
-        return f"time: must be one of {', '.join(_TIMES)}, is {wanted.time!r}"
+def _problem_with_times(job_filter: Filter) -> str | None:
+    if job_filter.time not in _TIMES:
+        return f"time: must be one of {', '.join(_TIMES)}, is {job_filter.time!r}"
     for name in ("since", "until"):
-        value = getattr(wanted, name)
+        value = getattr(job_filter, name)
         if isinstance(value, datetime):
             return f"{name}: must be a Unix time, is a datetime; write {name}=moment.timestamp()"
         if value is not None and not (isinstance(value, int | float) and math.isfinite(value)):
@@ -95,13 +99,13 @@ def _problem_with_times(wanted: Filter) -> str | None:
     return None
 
 
-def _problem_with_texts(wanted: Filter) -> str | None:
+def _problem_with_texts(job_filter: Filter) -> str | None:
     named = ("id_prefix", "queue", "task", "key", "tag", "flow", "text")
-    texts = [(name, value) for name in named if (value := getattr(wanted, name)) is not None]
-    for name, value in texts + [("ids", id_) for id_ in wanted.ids or ()]:
+    texts = [(name, value) for name in named if (value := getattr(job_filter, name)) is not None]
+    for name, value in texts + [("ids", id_) for id_ in job_filter.ids or ()]:
         if not (isinstance(value, str) and is_storable(value)):
             return f"{name}: must be text without NUL characters or lone surrogates, is {value!r}"
-    if wanted.text == "":
+    if job_filter.text == "":
         return "text: must not be empty; leave it out to find everything"
     return None
 
@@ -116,3 +120,142 @@ def _problem_with_fields(fields: tuple[tuple[str, str], ...]) -> str | None:
         if not all(field[0].split(".")):
             return f"fields: {field[0]!r} is not a path; write member.member, such as feed.host"
     return None
+
+
+_EXACT_VALUE = re.compile(r"-?\d+|true|false|null")
+_TOKEN = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"|[^\s"{}\[\],:]+')
+
+
+def matches_filter(job_filter: Filter, job: Job) -> bool:
+    checks = (
+        job_filter.ids is None or job.id in job_filter.ids,
+        job_filter.id_prefix is None or job.id.startswith(job_filter.id_prefix),
+        job_filter.queue is None or job.queue == job_filter.queue,
+        job_filter.states is None or job.state in job_filter.states,
+        job_filter.task is None or job.task == job_filter.task,
+        job_filter.key is None or job.key == job_filter.key,
+        job_filter.tag is None or job_filter.tag in job.tags,
+        job_filter.flow is None or (job.flow is not None and job.flow.id == job_filter.flow),
+        _is_in_period(job_filter, job),
+    )
+    return all(checks) and _has_text(job_filter.text, job) and _has_fields(job_filter.fields, job)
+
+
+def _is_in_period(job_filter: Filter, job: Job) -> bool:
+    if job_filter.since is None and job_filter.until is None:
+        return True
+    at: float | None = getattr(job, job_filter.time)
+    return (
+        at is not None
+        and (job_filter.since is None or at >= job_filter.since)
+        and (job_filter.until is None or at < job_filter.until)
+    )
+
+
+def _has_text(text: str | None, job: Job) -> bool:
+    if text is None:
+        return True
+    error = (job.error.type, job.error.message) if job.error else ()
+    plain = (job.task, job.key, *job.tags, job.note, job.reason, *error)
+    needle = fold_case(text)
+    return any(needle in fold_case(words) for words in plain if words) or _payload_has(text, job.payload)
+
+
+def _payload_has(text: str, payload: bytes) -> bool:
+    """True if a name or value in the payload contains the text. Few payloads contain the text, so a fast
+    search in the raw bytes comes first. Only payloads that pass it are searched token by token."""
+    written = payload.lower()  # for bytes, this changes A to Z only
+    as_written = fold_case(as_json_text(text)).encode() in written
+    if not as_written and rb"\u" not in written and rb"\/" not in written:
+        return False
+    if not _is_json(payload):  # a rejected arrival may not be JSON: it is searched as it is
+        return as_written
+    needle = fold_case(text)
+    return any(needle in piece for piece in _payload_tokens(written.decode()))
+
+
+def _is_json(payload: bytes) -> bool:
+    try:
+        msgspec.json.decode(payload, type=msgspec.Raw)
+        payload.decode()
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def _payload_tokens(written: str) -> Iterator[str]:
+    """Yields the tokens of a JSON text: names and strings unescaped, numbers and other words as written.
+    `written` is the payload in lower case. Because tokens are searched one by one, a text that spans two of
+    them is not found."""
+    for token in _TOKEN.finditer(written):
+        inside = token[1]
+        if inside is None:
+            yield token[0]
+        elif "\\" in inside:
+            decoded = _decode_json(token[0].encode())
+            yield inside if decoded is None else fold_case(decoded)
+        else:
+            yield inside
+
+
+def _decode_json(payload: bytes) -> Any:
+    """Returns the decoded payload; None if it is not valid JSON. A rejected arrival is stored as a failed
+    job, and its payload may be any bytes."""
+    try:
+        return msgspec.json.decode(payload)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _has_fields(fields: tuple[tuple[str, str], ...], job: Job) -> bool:
+    if not fields:
+        return True
+    payload = _decode_json(job.payload)
+    try:
+        return all(value in _texts_at(payload, path.split(".")) for path, value in fields)
+    except RecursionError:  # a payload nested a thousand levels deep must not end every search
+        return False
+
+
+def _texts_at(value: Any, path: list[str]) -> Iterator[str]:
+    if isinstance(value, list):
+        for element in value:
+            yield from _texts_at(element, path)
+    elif path:
+        if isinstance(value, dict) and path[0] in value:
+            yield from _texts_at(value[path[0]], path[1:])
+    elif isinstance(value, str):
+        yield value
+    elif not isinstance(value, dict):
+        yield msgspec.json.encode(value).decode()
+
+
+def payload_search_text(path: str, value: str) -> str:
+    """Returns a text to search for in raw payloads, before they are decoded. If a payload has this `value` at
+    `path` and no JSON escapes, its JSON contains the text. The text is usually the value. A number can be
+    written in several ways, such as 1.50 and 1.5. For such a number the text is the last name in `path`."""
+    if _EXACT_VALUE.fullmatch(value):
+        return value
+    searched = path.rsplit(".", maxsplit=1)[-1] if _is_numeric(value) else value
+    return msgspec.json.encode(searched).decode()
+
+
+def _is_numeric(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
+
+
+def fold_case(text: str) -> str:
+    """Returns the text with A to Z in lower case; other letters stay as they are. Every store compares texts
+    in this way, so that a filter finds the same jobs in all of them."""
+    if text.isascii():
+        return text.lower()
+    return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+
+
+def as_json_text(text: str) -> str:
+    """Returns the text as it appears inside a JSON string: escaped, without the quotes."""
+    return msgspec.json.encode(text).decode()[1:-1]

@@ -1,8 +1,8 @@
-"""What a verb does to the accounts of all pools it concerns, in the order every store keeps to.
+"""The ledger: how a claim or settlement changes the accounts of all pools that it needs, in the same way in
+every store.
 
-A store lends its accounts as a `Ledger` for the length of one step. Everything here is plain reading and
-writing of values, so two stores that lend the same accounts keep the same accounts afterwards.
-"""
+A store provides its accounts as a `Ledger` for one transaction. The functions only read and write values. Two
+stores with equal accounts therefore have equal accounts afterwards."""
 
 from __future__ import annotations
 
@@ -12,289 +12,314 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
-from tidemill.core import accounts, reserving
-from tidemill.core.accounts import Account, Denied
-from tidemill.core.foreign import CallFacts
-from tidemill.core.lanes import Gate
-from tidemill.core.needs import SEPARATOR, Need, group_in, is_aside
-from tidemill.core.pool_history import Remark, of_call
-from tidemill.core.pool_news import PoolNews, news_of
-from tidemill.core.pools import PoolSettings, amount_of
-from tidemill.core.reserving import Ask, Reservation
-from tidemill.core.spending import Spent, shared_out
-from tidemill.core.units import Units
+from tidemill.core import accounts, reservations
+from tidemill.core.accounts import Account, UnitDenial
+from tidemill.core.external_usage import CallFacts
+from tidemill.core.feedback import UsageReport, share_usage
+from tidemill.core.lane_selection import BlockScope
+from tidemill.core.needs import LANE_SEPARATOR, Need, Units, is_aside_lane, shared_group
+from tidemill.core.pool_reports import PoolChange, PoolHistoryEntry, compare_accounts, history_entry_of_call
+from tidemill.core.pools import PoolSettings, call_amount
+from tidemill.core.reservations import Reservation, UnitRequest
 from tidemill.core.windows import Instant
 
-PLACE = tuple[str, str | None]
-"""An account's name: a pool, and the key when it has keys."""
+AccountKey = tuple[str, str | None]
+"""The key of an account: a pool, and the pool's key if it has keys."""
 
-GROUP_ASKS_AGAIN = 1.0
-"""So often a head of a group that was refused tries again, whatever it was told: nothing waits for a
-wake-up that was lost, and a ramp that opens is followed."""
-LANE_ASKS_AGAIN = 60.0
-"""Lanes may be many thousand."""
-ITS_LIMITS = SEPARATOR
-"""In the place of a key: whoever waits for other limits, which no call that ends brings."""
+GROUP_RETRY_SECONDS = 1.0
+"""Seconds after which the head of a blocked group tries again in any case, so that no job depends on a lost
+wake-up and a ramp is followed."""
+LANE_RETRY_SECONDS = 60.0
+"""Longer than for groups, because there may be many thousand lanes."""
+ANY_LIMIT_KEY = LANE_SEPARATOR
+"""Used as the key of a block that waits for other limits, which the end of a call cannot change."""
 
 
 class Ledger(Protocol):
-    """`load` answers the pool as it is in force and its account as of this boot, None for a pool nobody
-    declared. `reservations` counts those that are open. `remark` adds to the pool's history (P8). `tell`
-    is for whoever asked for the step."""
+    """The accounts of a store during one transaction.
 
-    def load(self, place: PLACE) -> tuple[PoolSettings, Account] | None: ...
-    def save(self, place: PLACE, account: Account) -> None: ...
-    def reservations(self, place: PLACE) -> int: ...
-    def remark(self, pool: str, what: Remark) -> None: ...
-    def tell(self, news: PoolNews) -> None: ...
+    - `load` returns the pool's settings in force and the account, adapted to the current boot of the
+      machine; None for an undeclared pool.
+    - `reservations` returns the number of open reservations.
+    - `add_history` adds an entry to the pool's history (P8).
+    - `tell` reports a change of a pool to the caller of the store."""
+
+    def load(self, account_key: AccountKey) -> tuple[PoolSettings, Account] | None: ...
+    def save(self, account_key: AccountKey, account: Account) -> None: ...
+    def reservations(self, account_key: AccountKey) -> int: ...
+    def add_history(self, pool: str, entry: PoolHistoryEntry) -> None: ...
+    def tell(self, change: PoolChange) -> None: ...
 
 
-class Reserved(msgspec.Struct, frozen=True):
-    """What one claim holds of one account. `extra`: for a call its handler asked for in an attempt before and
-    has not come to yet."""
+class HeldReservation(msgspec.Struct, frozen=True):
+    """A reservation that one claim holds in one account. `probe=True`: its call is the pool's probe.
+    `deferred=True`: its units wait for a call that the handler asked for in an earlier attempt and has not
+    made yet."""
 
     pool: str
     key: str | None
     reservation: Reservation
     probe: bool = False
-    extra: bool = False
+    deferred: bool = False
 
     @property
-    def place(self) -> PLACE:
+    def account_key(self) -> AccountKey:
         return self.pool, self.key
 
 
-class Stopped(msgspec.Struct, frozen=True):
-    """The first need that was denied. Only its account has changed: it may keep a place for the job."""
+class ClaimDenial(msgspec.Struct, frozen=True):
+    """The answer to a claim of units that a pool denied. `need` is the first need that was denied. Only the
+    account of that need has changed, because it may now hold capacity for the job."""
 
     need: Need
-    denied: Denied
+    denied: UnitDenial
 
-    def gate(self, lane: str) -> Gate:
-        """Who has to wait. A job that is too large for the limits in force is nobody's fault but its own."""
+    def gate(self, lane: str) -> BlockScope:
+        """Returns which jobs have to wait after this denial of a job in `lane`. A job that is larger than the
+        limits in force blocks only itself."""
         if self.denied.never:
-            return Gate.LANE_SHUT if is_aside(lane) else Gate.ASIDE
-        return Gate.GROUP_SHUT if self.need.key is None else Gate.LANE_SHUT
+            return BlockScope.LANE_BLOCKED if is_aside_lane(lane) else BlockScope.ASIDE
+        return BlockScope.GROUP_BLOCKED if self.need.key is None else BlockScope.LANE_BLOCKED
 
 
-class Shut(msgspec.Struct, frozen=True):
-    """Why a group of lanes of a queue, or one lane, is passed over. `until` and `again` are boot times: when
-    the wait is over, and when it is asked again at the latest. `priority`: more urgent jobs are not meant.
+class LaneBlock(msgspec.Struct, frozen=True):
+    """The reason why a claim skips one lane, or all lanes of a group, of a queue.
 
-    A group's is kept by (queue, group) until it is over or another takes its place, whether or not jobs
-    wait; a lane's goes with the lane, with its head, or with one that is more urgent. A store drops it when
-    the account it names has another revision, or its pool other limits."""
+    `until` is the boot-clock time when the pool is expected to admit the denied job. A claim tries the lane
+    again at the boot-clock time `retry_at`, which may be earlier. Jobs that are more urgent than `priority`
+    are not blocked.
+
+    The block of a lane ends when the lane is empty, when its next job changes, or when a more urgent job
+    comes. The block of a group stays, even if none of its jobs waits, until its time is over or a new block
+    replaces it. A store also drops a block when the account's revision or the pool's limits change."""
 
     pool: str
     key: str | None
     until: float
-    again: float
+    retry_at: float
     priority: int
 
     @property
-    def place(self) -> PLACE:
+    def account_key(self) -> AccountKey:
         return self.pool, self.key
 
     def holds(self, boot: float) -> bool:
-        return boot < self.again
+        return boot < self.retry_at
 
 
-def ask_all(  # noqa: PLR0917 - a job's needs are asked for whole
+def reserve_all(  # noqa: PLR0917 - all needs of a job at once
     ledger: Ledger,
     job: str,
     priority: int,
     needs: Iterable[Need],
     now: Instant,
     lane: tuple[str, str] | None = None,
-) -> tuple[Reserved, ...] | Stopped:
-    """P11: of all pools or of none. Those that many lanes share are asked first: their refusal saves
-    asking for all the others. `lane` is the queue and the lane whose next job it is, if it is one."""
-    taken: list[tuple[Reserved, Account, Account]] = []
+) -> tuple[HeldReservation, ...] | ClaimDenial:
+    """Reserves the units of all needs, or none (P11). Returns the reservations, or the first denial. Pools
+    without keys are asked first, because their denial saves asking the others. If the job is the next one of
+    its lane, `lane` is the pair of queue and lane name, else None."""
+    taken: list[tuple[HeldReservation, Account, Account]] = []
     for need in sorted(needs, key=lambda need: need.key is not None):
-        place = (need.pool, need.key)
-        known = ledger.load(place)
+        account_key = (need.pool, need.key)
+        known = ledger.load(account_key)
         if known is None:
             continue
-        wanted = Ask(job, need.units, priority, "" if lane is None else line_of(*lane, need))
-        answer = accounts.ask(known[0], known[1], wanted, now)
-        if isinstance(answer, Denied):
-            save_account(ledger, place, job, known[1], answer.account)
-            return Stopped(need, answer)
-        reserved = Reserved(need.pool, need.key, answer.reservation, answer.probe)
+        request = UnitRequest(job, need.units, priority, "" if lane is None else hold_scope(*lane, need))
+        answer = accounts.request_units(known[0], known[1], request, now)
+        if isinstance(answer, UnitDenial):
+            save_account(ledger, account_key, job, known[1], answer.account)
+            return ClaimDenial(need, answer)
+        reserved = HeldReservation(need.pool, need.key, answer.reservation, answer.probe)
         taken.append((reserved, known[1], answer.account))
     for reserved, before, account in taken:
-        save_account(ledger, reserved.place, job, before, account)
+        save_account(ledger, reserved.account_key, job, before, account)
     return tuple(reserved for reserved, _, _ in taken)
 
 
-def line_of(queue: str, lane: str, need: Need) -> str:
-    """Who waits behind one another for a need: what a refusal of it shuts, see `Stopped.gate`."""
-    return SEPARATOR.join((queue, group_in(lane) if need.key is None else lane))
+def hold_scope(queue: str, lane: str, need: Need) -> str:
+    """Returns a name for the jobs that wait together if this need is denied. All jobs with the same name
+    share one hold of the pool. If the pool has keys, these are the jobs of the lane. Otherwise they are the
+    jobs of all lanes of the queue that need the same pools without keys."""
+    return LANE_SEPARATOR.join((queue, shared_group(lane) if need.key is None else lane))
 
 
-def shut_by(stopped: Stopped, priority: int, override_ends: float | None, now: Instant) -> Shut:
-    """`override_ends` is the wall time when other limits will be in force, if one is known."""
-    wait = stopped.denied.wait
+def make_block(denial: ClaimDenial, priority: int, override_ends: float | None, now: Instant) -> LaneBlock:
+    """Returns the block for a denial. `priority` is the priority of the denied job. `override_ends` is the
+    wall time when the pool's override ends, None if unknown. The block ends at that time at the latest."""
+    wait = denial.denied.wait
     if override_ends is not None:
         wait = min(wait, max(0.0, override_ends - now.wall))
-    of_group = stopped.need.key is None and not stopped.denied.never
-    patience = GROUP_ASKS_AGAIN if of_group else LANE_ASKS_AGAIN
-    return Shut(
-        pool=stopped.need.pool,
-        key=ITS_LIMITS if stopped.denied.never else stopped.need.key,
+    of_group = denial.need.key is None and not denial.denied.never
+    retry_seconds = GROUP_RETRY_SECONDS if of_group else LANE_RETRY_SECONDS
+    return LaneBlock(
+        pool=denial.need.pool,
+        key=ANY_LIMIT_KEY if denial.denied.never else denial.need.key,
         until=now.boot + wait,
-        again=now.boot + min(wait, patience),
+        retry_at=now.boot + min(wait, retry_seconds),
         priority=priority,
     )
 
 
-def conclude(  # noqa: PLR0917 - a settlement is told whole
+def settle_reservations(  # noqa: PLR0917 - all parts of a settlement
     ledger: Ledger,
-    ended: Sequence[Reserved],
-    spent: Spent | None,
+    ended: Sequence[HeldReservation],
+    spent: UsageReport | None,
     job: str,
     now: Instant,
     chance: Callable[[], float],
 ) -> bool:
-    """P13, P16: a settlement. First what was used is booked, then what the provider said is heard (its
-    counts have the call in them), then whether the calls came back well. `ended` are the claim's
-    reservations, none when they ended before; the store still counts them as open, and forgets them after
-    this. What is said of a pool nobody declared, or of a key it cannot have, is passed over.
+    """Ends the reservations of a settled claim. Returns True if the job loses an attempt because of a refusal
+    (P17).
 
-    P17: whether the job pays for the refusal with an attempt."""
-    spent = spent or Spent()
-    running = {seen.place: _running(ledger, seen.place) for seen in spent.observations}
-    _give_back(ledger, [reserved for reserved in ended if reserved.extra], job, now)
-    ended = [reserved for reserved in ended if not reserved.extra]
-    for place in dict.fromkeys(reserved.place for reserved in ended):
-        _book(ledger, [reserved for reserved in ended if reserved.place == place], spent, now)
-    probes = [reserved.place for reserved in ended if reserved.probe]
+    `ended` are the claim's reservations, empty if they ended before. `spent` is the worker's report, and
+    `chance` returns a random number. The order matters (P13, P16). First the used units are counted. Then the
+    provider's own counts are applied, because they include this call. Last, the success of the calls is
+    recorded. The caller removes the reservations from the store afterwards. An observation is ignored if its
+    pool is undeclared, or if only one of the two has a key."""
+    spent = spent or UsageReport()
+    running = {seen.account_key: _running_calls(ledger, seen.account_key) for seen in spent.observations}
+    _release_unspent(ledger, [reserved for reserved in ended if reserved.deferred], job, now)
+    ended = [reserved for reserved in ended if not reserved.deferred]
+    for account_key in dict.fromkeys(reserved.account_key for reserved in ended):
+        _book_usage(
+            ledger, [reserved for reserved in ended if reserved.account_key == account_key], spent, now
+        )
+    probes = [reserved.account_key for reserved in ended if reserved.probe]
     charged = False
     for seen in spent.observations:
-        known = ledger.load(seen.place)
+        known = ledger.load(seen.account_key)
         if known is None or known[0].keyed != (seen.key is not None):
             continue
-        own = [reserved for reserved in ended if reserved.place == seen.place]
-        prober, call = job if seen.place in probes else None, _facts(*known, own, spent)
+        own = [reserved for reserved in ended if reserved.account_key == seen.account_key]
+        prober, call = job if seen.account_key in probes else None, _call_facts(*known, own, spent)
         if seen.refusal is not None:
-            ledger.remark(seen.pool, Remark(refusals={seen.refusal.reason.value: 1}))
+            ledger.add_history(seen.pool, PoolHistoryEntry(refusals={seen.refusal.reason.value: 1}))
             charged |= accounts.spends_attempt(known[1], seen.refusal, prober, call.claimed, now)
-        after = accounts.observed(
+        after = accounts.record_observation(
             *known,
             seen,
             prober,
             now,
             chance=0.0 if seen.refusal is None else chance(),
-            running=running[seen.place],
+            running=running[seen.account_key],
             call=call,
         )
-        save_account(ledger, seen.place, job, known[1], after)
-    _hear_ends(ledger, ended, job, now, well=spent.well and spent.made)
+        save_account(ledger, seen.account_key, job, known[1], after)
+    _record_call_ends(ledger, ended, job, now, well=spent.well and spent.made)
     return charged
 
 
-def _hear_ends(ledger: Ledger, ended: Sequence[Reserved], job: str, now: Instant, *, well: bool) -> None:
-    """Whether the calls came back well: a probe may open its pool, and a guess may rise."""
-    probes = {reserved.place for reserved in ended if reserved.probe}
-    for place in dict.fromkeys(reserved.place for reserved in ended):
-        known = ledger.load(place)
-        if known is None or not (place in probes or (well and known[1].learned)):
+def _record_call_ends(
+    ledger: Ledger, ended: Sequence[HeldReservation], job: str, now: Instant, *, well: bool
+) -> None:
+    """Records whether the calls succeeded (`well`). A successful probe opens its pool, and guessed limits may
+    rise."""
+    probes = {reserved.account_key for reserved in ended if reserved.probe}
+    for account_key in dict.fromkeys(reserved.account_key for reserved in ended):
+        known = ledger.load(account_key)
+        if known is None or not (account_key in probes or (well and known[1].learned)):
             continue
         pool, before = known
-        after = accounts.heard(before, job, now, well=well) if place in probes else before
-        after = accounts.succeeded(pool, after, now) if well else after
+        after = accounts.record_call_end(before, job, now, well=well) if account_key in probes else before
+        after = accounts.record_success(pool, after, now) if well else after
         if after is not before:
-            save_account(ledger, place, job, before, after)
+            save_account(ledger, account_key, job, before, after)
 
 
-def count_anew(ledger: Ledger, ended: Sequence[Reserved], job: str, now: Instant) -> None:
-    """P14: whoever held them fell silent."""
+def recount_units(ledger: Ledger, ended: Sequence[HeldReservation], job: str, now: Instant) -> None:
+    """Counts the units of abandoned reservations again, from now on (P14). Their worker stopped answering and
+    may still make the call."""
     for reserved in ended:
-        known = ledger.load(reserved.place)
+        known = ledger.load(reserved.account_key)
         if known is None:
             continue
-        account = accounts.counted_anew(*known, reserved.reservation, now)
-        ledger.remark(reserved.pool, of_call(known[0], reserved.reservation, None))
+        account = accounts.recount_account(*known, reserved.reservation, now)
+        ledger.add_history(reserved.pool, history_entry_of_call(known[0], reserved.reservation, None))
         if reserved.probe:
-            account = accounts.heard(account, job, now, well=False)
-        ledger.save(reserved.place, account)
+            account = accounts.record_call_end(account, job, now, well=False)
+        ledger.save(reserved.account_key, account)
 
 
-def withdraw(ledger: Ledger, job: str, needs: Iterable[Need]) -> None:
-    """A job ended that was waiting: what it needed is nobody's any more, and others need not wait for it."""
+def release_holds(ledger: Ledger, job: str, needs: Iterable[Need]) -> None:
+    """Drops the capacity that pools hold for a waiting job. The job has ended, so other jobs need not wait
+    for it."""
     for need in needs:
-        place = (need.pool, need.key)
-        known = ledger.load(place)
+        account_key = (need.pool, need.key)
+        known = ledger.load(account_key)
         if known is not None:
-            state = reserving.withdrawn(known[1].state, job)
+            state = reservations.drop_hold(known[1].state, job)
             if state is not known[1].state:
-                ledger.save(place, replace(known[1], state=state))
+                ledger.save(account_key, replace(known[1], state=state))
 
 
-def save_account(ledger: Ledger, place: PLACE, job: str, before: Account, after: Account) -> None:
-    ledger.save(place, after)
+def save_account(ledger: Ledger, account_key: AccountKey, job: str, before: Account, after: Account) -> None:
+    ledger.save(account_key, after)
     if before.breaker is not after.breaker or before.learned is not after.learned:
-        for news in news_of(place, job, before, after):
-            ledger.tell(news)
+        for change in compare_accounts(account_key, job, before, after):
+            ledger.tell(change)
 
 
-def _give_back(ledger: Ledger, unspent: Sequence[Reserved], job: str, now: Instant) -> None:
-    """P18: no call was made with them."""
+def _release_unspent(ledger: Ledger, unspent: Sequence[HeldReservation], job: str, now: Instant) -> None:
+    """Releases deferred units for which the handler made no call (P18)."""
     for reserved in unspent:
-        if known := ledger.load(reserved.place):
-            account = accounts.released(*known, reserved.reservation, now)
+        if known := ledger.load(reserved.account_key):
+            account = accounts.release_units(*known, reserved.reservation, now)
             if reserved.probe:
-                account = accounts.heard(account, job, now, well=False)
-            save_account(ledger, reserved.place, job, known[1], account)
+                account = accounts.record_call_end(account, job, now, well=False)
+            save_account(ledger, reserved.account_key, job, known[1], account)
 
 
-def _facts(pool: PoolSettings, account: Account, ended: Sequence[Reserved], spent: Spent) -> CallFacts:
-    """Of several calls the last one speaks: its answer came last. A request that was made without asking is
-    a part of a call that was granted: when it left says nothing about when the pool let that call in."""
-    calls = [of.reservation for of in ended if of.reservation.asked] or [of.reservation for of in ended[:1]]
+def _call_facts(
+    pool: PoolSettings, account: Account, ended: Sequence[HeldReservation], spent: UsageReport
+) -> CallFacts:
+    """Returns the facts of the claim's last call, because the provider's answer belongs to that call. Extra
+    requests are used only if there is no other reservation. They are reserved without a check, so their time
+    is not the time when the pool admitted a call."""
+    calls = [of.reservation for of in ended if of.reservation.checked] or [of.reservation for of in ended[:1]]
     taken = [call.at for call in calls if call.boot == account.state.boot]
     return CallFacts(
-        left=_left(pool, ended, spent),
+        left=_remaining_at_claim(pool, ended, spent),
         units=calls[-1].units if calls else {},
         claimed=max(taken, default=None),
     )
 
 
-def _running(ledger: Ledger, place: PLACE) -> int:
-    """Calls under way, the one that is settled among them."""
-    known = ledger.load(place)
-    return max(1, ledger.reservations(place) - (0 if known is None else known[1].state.unasked))
+def _running_calls(ledger: Ledger, account_key: AccountKey) -> int:
+    """Returns the number of calls in flight in this account, including the call that is being settled. Extra
+    requests do not count as calls."""
+    known = ledger.load(account_key)
+    return max(1, ledger.reservations(account_key) - (0 if known is None else known[1].state.unchecked))
 
 
-def _left(pool: PoolSettings, ended: Sequence[Reserved], spent: Spent) -> Units:
-    """What our count left when the call was decided (of several the least), had it known what it used."""
+def _remaining_at_claim(pool: PoolSettings, ended: Sequence[HeldReservation], spent: UsageReport) -> Units:
+    """Returns, by limit name, how many units were left at the claim by our count. With several reservations,
+    the smallest number counts. Units that the call reserved and did not use are added."""
     left: Units = {}
     for limit in pool.limits:
         then = [of.reservation.left[limit.name] for of in ended if limit.name in of.reservation.left]
         if then:
-            reserved = sum(amount_of(of.reservation.units, limit) or 0.0 for of in ended)
-            used = _used(ended[0].place, spent) or {}
+            reserved = sum(call_amount(of.reservation.units, limit) or 0.0 for of in ended)
+            used = _reported_units(ended[0].account_key, spent) or {}
             left[limit.name] = min(then) + max(0.0, reserved - used.get(limit.unit, reserved))
     return left
 
 
-def _used(place: PLACE, spent: Spent) -> Units | None:
-    return next((usage.units for usage in spent.usages if usage.place == place), None)
+def _reported_units(account_key: AccountKey, spent: UsageReport) -> Units | None:
+    return next((usage.units for usage in spent.usages if usage.account_key == account_key), None)
 
 
-def _book(ledger: Ledger, ended: Sequence[Reserved], spent: Spent, now: Instant) -> None:
-    """The reservations of one account. A usage is over all of them."""
-    place = ended[0].place
-    known = ledger.load(place)
-    if known is None:
+def _book_usage(ledger: Ledger, ended: Sequence[HeldReservation], spent: UsageReport, now: Instant) -> None:
+    """Books the usage `spent` of the reservations `ended` (one account). Without a call, releases them."""
+    account_key = ended[0].account_key
+    if (known := ledger.load(account_key)) is None:
         return
     pool, account = known
-    used = _used(place, spent)
-    shares = shared_out(used, [reserved.reservation.units for reserved in ended])
+    used = _reported_units(account_key, spent)
+    shares = share_usage(used, [reserved.reservation.units for reserved in ended])
     for reserved, share in zip(ended, shares, strict=True):
         if spent.made:
-            account = accounts.settled(pool, account, reserved.reservation, share, now)
-            ledger.remark(reserved.pool, of_call(pool, reserved.reservation, share))
+            account = accounts.settle_units(pool, account, reserved.reservation, share, now)
+            ledger.add_history(reserved.pool, history_entry_of_call(pool, reserved.reservation, share))
         else:
-            account = accounts.released(pool, account, reserved.reservation, now)
-    ledger.save(place, account)
+            account = accounts.release_units(pool, account, reserved.reservation, now)
+    ledger.save(account_key, account)

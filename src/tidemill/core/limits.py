@@ -1,4 +1,4 @@
-"""What a provider allows: so many units per window."""
+"""Limits: an amount of units per window."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import Any, Literal, Self, get_args
 import msgspec
 
 from tidemill.core.calendars import Calendar, Day, Month, Week
-from tidemill.core.numbers import is_number
-from tidemill.core.units import IMPLIED
+from tidemill.core.needs import IMPLIED
+from tidemill.core.validation import is_number
 from tidemill.errors import ConfigurationError
 
-NAMED = {"second": 1.0, "minute": 60.0, "hour": 3600.0}
+WINDOW_SECONDS_BY_NAME = {"second": 1.0, "minute": 60.0, "hour": 3600.0}
 Per = Literal["second", "minute", "hour"] | float | Calendar
 """A window by name or in seconds, or a day, week or month of the provider's zone."""
 _CALENDARS = (Day, Week, Month)
 Charge = Literal["actual", "reserved", "completed"]
-Shapes = Literal["rolling", "bucket", "paced"]
+ShapeName = Literal["rolling", "bucket", "paced"]
 
 
 class Shape(StrEnum):
-    """How a provider lets a window go by.
+    """How a provider counts a window.
 
-    rolling: any stretch as long as the window holds at most the amount.
-    bucket: it refills evenly, and a full one may be spent at once.
-    paced: nobody knows, so calls are spread evenly, and rolling holds too.
+    - `rolling`: in every time span of the window's length, at most the amount is used.
+    - `bucket`: the amount refills evenly, and a full bucket may be used at once.
+    - `paced`: how the provider counts is unknown. Calls are spread evenly, and the rolling rule applies too.
     """
 
     ROLLING = "rolling"
@@ -37,16 +37,16 @@ class Shape(StrEnum):
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """`per` is a window in seconds, a calendar period, or None: so many at once.
+    """An amount of units per window. `per` is a window in seconds, a calendar period, or None for a limit on
+    concurrency.
 
-    charge: what a call costs in the end, and when the provider counts it.
-    "actual": what it really used, counted when it arrives, such as the tokens that are sent. The rest of
-        what was set aside is given back.
-    "completed": what it really used, counted by the time the answer is complete, such as the tokens that
-        are generated. Until then it is held, and only then it begins to pass.
-    "reserved": what was set aside for it, no less and no more, for providers that count what a call asks
-        for (`max_tokens`) and not what becomes of it.
-    """
+    `charge` says what a call costs in the end, and when the provider counts it:
+
+    - "actual": the units that the call really used, counted when the request arrives (tokens sent).
+      The rest of the reservation is returned.
+    - "completed": the units that the call really used, counted when the answer is complete (its tokens).
+      Tidemill holds the units during the call. They begin to expire when the call has ended.
+    - "reserved": exactly the reserved units, for providers that count what a call asks for (`max_tokens`)."""
 
     unit: str
     amount: float
@@ -60,70 +60,80 @@ class Limit(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(
-        cls, unit: str, amount: float, *, per: Per, shape: Shapes = "rolling", charge: Charge = "actual"
+        cls, unit: str, amount: float, *, per: Per, shape: ShapeName = "rolling", charge: Charge = "actual"
     ) -> Self:
-        """In any unit: `Limit.of("pages", 300, per="hour")`. `per` is "second", "minute", "hour", any number
-        of seconds, or `Day`, `Week` or `Month` with the zone in which the provider's begin."""
+        """Returns a limit in any unit: `Limit.of("pages", 300, per="hour")`. `per` is "second", "minute",
+        "hour" or any number of seconds. It may also be `Day`, `Week` or `Month` with the time zone in which
+        the provider's period begins. `shape` says how a window in seconds is counted. `charge` is explained
+        at `Limit`."""
         if shape not in tuple(Shape):
             raise ConfigurationError(f"shape: must be one of {', '.join(Shape)}, is {shape!r}")
-        return cls(unit, amount, _window(per), Shape(shape), charge)
+        return cls(unit, amount, _parse_window(per), Shape(shape), charge)
 
     @classmethod
     def concurrent(cls, amount: int) -> Self:
-        """So many calls under way at once."""
+        """Returns a limit on the number of concurrent calls."""
         return cls("concurrent", amount)
 
     @classmethod
     def requests(
-        cls, amount: float, *, per: Per, shape: Shapes = "rolling", charge: Charge = "actual"
+        cls, amount: float, *, per: Per, shape: ShapeName = "rolling", charge: Charge = "actual"
     ) -> Self:
-        """Calls, one each unless a cost says otherwise. `Limit.requests(10, per="minute")`, or
-        `per=Day("America/Los_Angeles")` where a provider counts by the calendar. `shape` is how a window of
-        seconds goes by."""
+        """Returns a limit on requests: `Limit.requests(10, per="minute")`. A call is one request unless its
+        cost states another number. If the provider counts calendar days, write
+        `per=Day("America/Los_Angeles")`. `shape` says how a window in seconds is counted."""
         return cls.of("requests", amount, per=per, shape=shape, charge=charge)
 
     @classmethod
-    def jobs(cls, amount: float, *, per: Per, shape: Shapes = "rolling", charge: Charge = "actual") -> Self:
-        """Jobs, of which a batch has several in one request."""
+    def jobs(
+        cls, amount: float, *, per: Per, shape: ShapeName = "rolling", charge: Charge = "actual"
+    ) -> Self:
+        """Returns a limit on jobs. A batch has several jobs in one request."""
         return cls.of("jobs", amount, per=per, shape=shape, charge=charge)
 
     @classmethod
-    def tokens(cls, amount: float, *, per: Per, shape: Shapes = "rolling", charge: Charge = "actual") -> Self:
-        """Tokens. A task says how many a call may take (`cost`), and `charge` when the provider counts them
-        and whether what was not used comes back."""
+    def tokens(
+        cls, amount: float, *, per: Per, shape: ShapeName = "rolling", charge: Charge = "actual"
+    ) -> Self:
+        """Returns a limit on tokens. A task's `cost` says how many tokens a call may take. `charge` says when
+        the provider counts them, and whether unused tokens are returned."""
         return cls.of("tokens", amount, per=per, shape=shape, charge=charge)
 
     @classmethod
     def characters(
-        cls, amount: float, *, per: Per, shape: Shapes = "rolling", charge: Charge = "actual"
+        cls, amount: float, *, per: Per, shape: ShapeName = "rolling", charge: Charge = "actual"
     ) -> Self:
-        """Characters, as translators and voices are metered. As tokens."""
+        """Returns a limit on characters, as translation and speech providers count them. In all other
+        respects it is like `tokens`."""
         return cls.of("characters", amount, per=per, shape=shape, charge=charge)
 
     @classmethod
     def seconds(
-        cls, amount: float, *, per: Per, shape: Shapes = "rolling", charge: Charge = "actual"
+        cls, amount: float, *, per: Per, shape: ShapeName = "rolling", charge: Charge = "actual"
     ) -> Self:
-        """Seconds of audio or video. As tokens."""
+        """Returns a limit on seconds of audio or video. In all other respects it is like `tokens`."""
         return cls.of("seconds", amount, per=per, shape=shape, charge=charge)
 
     @classmethod
-    def usd(cls, amount: float, *, per: Per, shape: Shapes = "rolling", charge: Charge = "actual") -> Self:
-        """A budget in dollars: `Limit.usd(20, per=Day("UTC"))`. As tokens."""
+    def usd(cls, amount: float, *, per: Per, shape: ShapeName = "rolling", charge: Charge = "actual") -> Self:
+        """Returns a limit on dollars: `Limit.usd(20, per=Day("UTC"))`. In all other respects it is like
+        `tokens`."""
         return cls.of("usd", amount, per=per, shape=shape, charge=charge)
 
     @property
     def held(self) -> bool:
-        """Whether units are held while a call is under way, and are entered when it has ended. A bucket has
-        to: what comes back to it late cannot be told from what has flowed in since."""
+        """True if the units of a call are only held while the call runs, and counted in the window at its
+        end. This is so for `charge="completed"`, and for buckets unless `charge="reserved"`. A bucket could
+        not tell units that return late from units that have flowed in. Requests, jobs and concurrency are
+        never held."""
         if self.per is None or self.unit in IMPLIED or self.charge == "reserved":
             return False
         return self.charge == "completed" or self.shape is Shape.BUCKET
 
     @property
     def name(self) -> str:
-        """`requests per minute`: how people and explanations speak of it."""
-        return _named(self.unit, self.per)
+        """The name of the limit, for people and as a key: `requests per minute`."""
+        return _limit_name(self.unit, self.per)
 
     def problem(self) -> str | None:
         if self.charge not in get_args(Charge):
@@ -140,23 +150,26 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=1024)
-def _named(unit: str, per: float | Calendar | None) -> str:
-    """Kept, because accounts go by these names: a claimed job asks fifteen times."""
+def _limit_name(unit: str, per: float | Calendar | None) -> str:
+    """Returns the name of a limit, such as `requests per minute`. The result is cached, because one claimed
+    job asks for names fifteen times."""
     if per is None:
         return f"{unit} at once" if unit != "concurrent" else "calls at once"
     if isinstance(per, Calendar):
         return f"{unit} per {per.every}"
-    named = next((name for name, seconds in NAMED.items() if seconds == per), None)
+    named = next((name for name, seconds in WINDOW_SECONDS_BY_NAME.items() if seconds == per), None)
     return f"{unit} per {named or f'{per:g} s'}"
 
 
-def _window(per: Any) -> float | Calendar:
+def _parse_window(per: Any) -> float | Calendar:
     if isinstance(per, Calendar):
         return per
     if isinstance(per, str):
-        if per in NAMED:
-            return NAMED[per]
-        remedy = f"write one of {', '.join(NAMED)}, seconds, or Day, Week or Month with a zone"
+        if per in WINDOW_SECONDS_BY_NAME:
+            return WINDOW_SECONDS_BY_NAME[per]
+        remedy = (
+            f"write one of {', '.join(WINDOW_SECONDS_BY_NAME)}, seconds, or Day, Week or Month with a zone"
+        )
         if per in ("day", "week", "month"):
             remedy = f"say in which zone it begins: per={per.title()}('America/Los_Angeles')"
         raise ConfigurationError(f"per: {per!r} is not a window; {remedy}")
@@ -168,12 +181,12 @@ def _window(per: Any) -> float | Calendar:
     return float(per)
 
 
-def seconds_of(limit: Limit) -> float:
-    """The window of a limit that has one in seconds."""
-    assert isinstance(limit.per, float)  # noqa: S101 - a window is only ever asked about its own limit
+def window_seconds(limit: Limit) -> float:
+    """Returns the length of the limit's window. The window must be measured in seconds, not by a calendar."""
+    assert isinstance(limit.per, float)  # noqa: S101 - a window only gets its own limit
     return limit.per
 
 
-def calendar_of(limit: Limit) -> Calendar:
+def window_calendar(limit: Limit) -> Calendar:
     assert isinstance(limit.per, Calendar)  # noqa: S101 - as above
     return limit.per

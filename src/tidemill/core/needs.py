@@ -1,4 +1,4 @@
-"""What a job needs of which pools."""
+"""Units, the pools that a job needs, and the lane names that follow from these needs."""
 
 from __future__ import annotations
 
@@ -7,19 +7,52 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from tidemill.core.units import Units, plus
-
 if TYPE_CHECKING:
     from tidemill.core.pools import PoolSettings
 
-SEPARATOR = "\x1f"
-"""Between the parts of a lane's name. No key, no name of a pool and no task of batches may hold it."""
-SEPARATORS_OF_BATCHES = 4
+
+Units = dict[str, float]
+"""Amounts by unit."""
+
+IMPLIED = {"requests": 1.0, "jobs": 1.0, "concurrent": 1.0}
+"""The cost of every call, unless it states another."""
+
+
+def plus(units: Units, other: Units) -> Units:
+    """Returns the cost of two calls together. A unit that a call does not state counts with its implied cost,
+    such as one request per call."""
+    return {unit: _amount_of(units, unit) + _amount_of(other, unit) for unit in _all_units(units, other)}
+
+
+def minus(all_: Units, units: Units) -> Units:
+    """Returns the units that remain of `all_`, the units of several calls, after one call has taken `units`.
+    An amount that is not stated counts with its implied cost, such as one request."""
+    return {
+        unit: max(0.0, _amount_of(all_, unit) - _amount_of(units, unit)) for unit in _all_units(all_, units)
+    }
+
+
+def least(units: Units, other: Units) -> Units:
+    return {unit: min(_amount_of(units, unit), _amount_of(other, unit)) for unit in _all_units(units, other)}
+
+
+def _all_units(units: Units, other: Units) -> Units:
+    return IMPLIED | units | other
+
+
+def _amount_of(units: Units, unit: str) -> float:
+    return units.get(unit, IMPLIED.get(unit, 0.0))
+
+
+LANE_SEPARATOR = "\x1f"
+"""Separates the parts of a lane's name. No key, pool name or batch task may contain it."""
+BATCH_LANE_SEPARATORS = 4
 
 
 class Need(msgspec.Struct, frozen=True):
-    """Units of one pool, taken with the claim. `key` is which of a keyed pool's windows are meant. `excused`
-    counts the attempts in a row that a refusal decided which the handler had reported (`Release.excused`)."""
+    """The units of one pool that a job needs. The claim of the job reserves them. `key` selects the account
+    of a pool with keys. `excused` counts attempts in a row that cost the job nothing: in each, the handler
+    reported a provider's refusal and then failed with another error."""
 
     pool: str
     key: str | None = None
@@ -28,12 +61,13 @@ class Need(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The pool with its key, as shown to people."""
         return self.pool if self.key is None else f"{self.pool} of {self.key}"
 
     def problem(self, declared: PoolSettings | None, in_force: PoolSettings | None) -> str | None:
-        """P10: why it can never be met, naming pool and unit. Where a person allows other amounts than the
-        code, the larger one decides: an override ends."""
+        """Returns why the need can never be met, naming pool and unit (P10); None if it can. `declared` are
+        the pool's declared settings, and `in_force` are the settings with an operator's override. It is
+        enough if one of the two allows the need, because an override may end."""
         if declared is None or in_force is None:
             return f"pool: nobody declared {self.pool!r}; declare it before jobs need it"
         if declared.keyed and self.key is None:
@@ -46,77 +80,85 @@ class Need(msgspec.Struct, frozen=True):
         return f"pool {self.pool!r}: {problem}"
 
 
-def with_excuses(needs: tuple[Need, ...], count: int) -> tuple[Need, ...]:
-    """The first need keeps the count for the job."""
+def with_excuse_count(needs: tuple[Need, ...], count: int) -> tuple[Need, ...]:
+    """Returns the needs with `count` as `excused` of the first need, which stores the count for the job."""
     if not needs or needs[0].excused == count:
         return needs
     return (replace(needs[0], excused=count), *needs[1:])
 
 
-def together(needs: tuple[Need, ...], more: tuple[Need, ...]) -> tuple[Need, ...]:
-    """What several calls take, each pool and key once."""
+def combine_needs(needs: tuple[Need, ...], more: tuple[Need, ...]) -> tuple[Need, ...]:
+    """Returns the sum of the needs of several calls, with each pool and key once."""
     found = {(need.pool, need.key): need for need in needs}
     for need in more:
-        place = (need.pool, need.key)
-        known = found.get(place)
-        found[place] = need if known is None else Need(*place, plus(known.units, need.units))
+        account_key = (need.pool, need.key)
+        known = found.get(account_key)
+        found[account_key] = need if known is None else Need(*account_key, plus(known.units, need.units))
     return tuple(found.values())
 
 
-def lane_of(key: str | None, needs: tuple[Need, ...], batch: str | None = None, part: str = "") -> str:
-    """Jobs with the same key and the same pools stand in one line. Without pools a lane is its key. Jobs
-    that share calls (`batch` is their task) stand apart from all others, and so does each part of a batch
-    that was split."""
+def lane_name(key: str | None, needs: tuple[Need, ...], batch: str | None = None, part: str = "") -> str:
+    """Returns the name of the lane for jobs with this key and these pools. Without pools, the name is the
+    key. Jobs that share calls have lanes of their own; `batch` is their task. A batch that failed may be
+    split into parts, and each `part` has its own lane."""
     if batch is not None:
-        return SEPARATOR.join((key or "", group_of(needs), keys_of(needs), batch, part))
+        return LANE_SEPARATOR.join((key or "", pool_group(needs), pool_keys(needs), batch, part))
     if not needs:
         return key or ""
-    return SEPARATOR.join((key or "", group_of(needs), keys_of(needs)))
+    return LANE_SEPARATOR.join((key or "", pool_group(needs), pool_keys(needs)))
 
 
-def is_of_batches(lane: str) -> bool:
-    return lane.count(SEPARATOR) >= SEPARATORS_OF_BATCHES
+def is_batch_lane(lane: str) -> bool:
+    return lane.count(LANE_SEPARATOR) >= BATCH_LANE_SEPARATORS
 
 
-def aside(lane: str, seq: int) -> str:
-    """A lane beside that one, in the same group, for one job that holds up the others."""
-    return f"{lane}{SEPARATOR}{seq}"
+def aside_lane(lane: str, seq: int) -> str:
+    """Returns the name of a separate lane for one job that would block the other jobs of its lane. The new
+    lane belongs to the same group. `seq` is the job's number in the order of arrival and is unique."""
+    return f"{lane}{LANE_SEPARATOR}{seq}"
 
 
-def is_aside(lane: str) -> bool:
-    """Every other kind of lane has an even number of separators."""
-    return lane.count(SEPARATOR) % 2 == 1
+def is_aside_lane(lane: str) -> bool:
+    """True if the lane name was made by `aside_lane`, which adds one separator. All other lane names have an
+    even number of separators."""
+    return lane.count(LANE_SEPARATOR) % 2 == 1
 
 
-def key_of(lane: str) -> str:
-    return lane.partition(SEPARATOR)[0]
+def lane_key(lane: str) -> str:
+    return lane.partition(LANE_SEPARATOR)[0]
 
 
-def group_in(lane: str) -> str:
-    """The group a lane belongs to, '' when its jobs need no pool that others share."""
-    return lane.split(SEPARATOR)[1] if SEPARATOR in lane else ""
+def shared_group(lane: str) -> str:
+    """Returns the names of the pools without keys that the jobs of this lane need, joined into one text; ''
+    if they need none. Lanes with the same text form a group."""
+    return lane.split(LANE_SEPARATOR)[1] if LANE_SEPARATOR in lane else ""
 
 
-ONLY_KEYED = SEPARATOR
-"""The group of lanes that need pools but share none: it is never shut."""
+KEYED_GROUP = LANE_SEPARATOR
+"""The group of lanes that need pools but share none: it is never blocked."""
 
 
-def group_of_lane(lane: str) -> str:
-    """What lanes are filed under, so that one mark passes over all that share a pool; '' without pools."""
-    return "" if SEPARATOR not in lane else group_in(lane) or ONLY_KEYED
+def lane_group(lane: str) -> str:
+    """Returns the group under which a store indexes the lane, so that one block skips all lanes of the group.
+    This is `shared_group`, the pools without keys. Lanes without such pools that need pools with keys or
+    share calls are in one common group, which is never blocked. All other lanes have the group ''."""
+    return "" if LANE_SEPARATOR not in lane else shared_group(lane) or KEYED_GROUP
 
 
-def group_of(needs: tuple[Need, ...]) -> str:
-    """The unkeyed pools of a job: when one of them refuses, every lane of the group has to wait."""
-    return "+".join(sorted(_quoted(need.pool) for need in needs if need.key is None))
+def pool_group(needs: tuple[Need, ...]) -> str:
+    """Returns the names of the needed pools without keys, joined into one text. If one of these pools denies,
+    every lane of the group has to wait."""
+    return "+".join(sorted(_quote(need.pool) for need in needs if need.key is None))
 
 
-def keys_of(needs: tuple[Need, ...]) -> str:
-    """The keyed pools of a job: when one of them refuses, only its own lane has to wait."""
+def pool_keys(needs: tuple[Need, ...]) -> str:
+    """Returns the needed pools with keys, joined into one text. If one of these pools denies, only this lane
+    has to wait."""
     keyed = ((need.pool, need.key) for need in needs if need.key is not None)
-    return "+".join(sorted(f"{_quoted(pool)}/{_quoted(key)}" for pool, key in keyed))
+    return "+".join(sorted(f"{_quote(pool)}/{_quote(key)}" for pool, key in keyed))
 
 
-def _quoted(name: str) -> str:
-    """Keys are often addresses: two lists of pools must not read the same."""
+def _quote(name: str) -> str:
+    """Returns the name with its separators escaped, so that two different lists of pools never give the same
+    text. Keys are often URLs."""
     return name.replace("\\", "\\\\").replace("+", "\\+").replace("/", "\\/")

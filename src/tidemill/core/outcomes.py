@@ -1,4 +1,4 @@
-"""How one attempt ended: values a worker decides on and a store applies."""
+"""The outcomes of one attempt. The worker chooses an outcome, and the store applies it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from enum import StrEnum
 
 import msgspec
 
-from tidemill.core.job import Error
+from tidemill.core.jobs import Error
 from tidemill.core.needs import Need
 
 
-class Done(msgspec.Struct, frozen=True, tag="done"):
+class Success(msgspec.Struct, frozen=True, tag="done"):
+    """The job succeeded. `result` is JSON. The attempt counts."""
+
     result: bytes | None = None
 
 
-class Retrying(msgspec.Struct, frozen=True, tag="retry"):
-    """Failed, and worth another attempt after `delay`. Charged."""
+class RetryLater(msgspec.Struct, frozen=True, tag="retry"):
+    """The attempt failed, and the job runs again after `delay` seconds. The attempt counts. `priority` is the
+    job's new priority, None to keep the old one."""
 
     delay: float
     error: Error
@@ -23,64 +26,74 @@ class Retrying(msgspec.Struct, frozen=True, tag="retry"):
 
 
 class Snooze(msgspec.Struct, frozen=True, tag="snooze"):
-    """Not now; come back after `delay`. Not charged."""
+    """The handler asked to run the job again after `delay` seconds. The attempt does not count."""
 
     delay: float
     reason: str | None = None
 
 
-class Fail(msgspec.Struct, frozen=True, tag="fail"):
-    """Failed for good: to the dead-letter shelf. Charged."""
+class FinalFailure(msgspec.Struct, frozen=True, tag="fail"):
+    """The job failed for good and becomes a dead letter. The attempt counts."""
 
     error: Error
     reason: str = "failed"
 
 
-class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
+class Cancellation(msgspec.Struct, frozen=True, tag="cancelled"):
+    """The job ends as cancelled. The attempt does not count."""
+
     reason: str
 
 
-class Split(msgspec.Struct, frozen=True, tag="split"):
-    """Sent back, uncharged, to be claimed in a smaller batch: with those of the same `part`, and at once.
-    A job that is of no batch is given back as it is."""
+class SmallerBatch(msgspec.Struct, frozen=True, tag="split"):
+    """The job goes back to its queue for a smaller batch. The attempt does not count. The old batch is split
+    into parts. The job can be claimed again at once, but only together with jobs of the same `part`. A job
+    without batching only becomes ready again."""
 
     part: str
 
 
-class Release(msgspec.Struct, frozen=True, tag="release"):
-    """Handed back unrun or unfinished, uncharged, in its old place. `excused`: its handler raised an error of
-    its own after it had reported a provider's refusal."""
+class JobRelease(msgspec.Struct, frozen=True, tag="release"):
+    """The job goes back to its queue. The attempt does not count, and the job keeps its position.
+    `unknown=True`: the worker does not know the task, so the job is postponed. `excused=True`: the handler
+    reported a provider's refusal and then raised another error; the refusal excuses this failure."""
 
     unknown: bool = False
     excused: bool = False
 
 
-class Await(msgspec.Struct, frozen=True, tag="await"):
-    """Given back, uncharged, in its old place, until its pools have what its handler asked for while it ran:
-    the next claim takes `needs` too. A job of a batch is given back as it is."""
+class UnitWait(msgspec.Struct, frozen=True, tag="await"):
+    """The job goes back to its queue until its pools have the units that its handler asked for. The attempt
+    does not count, and the job keeps its position. The next claim reserves `needs` in addition to the job's
+    own needs. A job of a batch task becomes ready again without waiting for these units."""
 
     needs: tuple[Need, ...]
 
 
-class Crashed(msgspec.Struct, frozen=True, tag="crashed"):
-    """The isolated process running it alone died under it."""
+class Crash(msgspec.Struct, frozen=True, tag="crashed"):
+    """The child process that ran only this job has died. The crash counts towards the queue's crash limit."""
 
     error: Error
 
 
-Outcome = Done | Retrying | Snooze | Fail | Cancelled | Split | Release | Await | Crashed
+Outcome = (
+    Success | RetryLater | Snooze | FinalFailure | Cancellation | SmallerBatch | JobRelease | UnitWait | Crash
+)
 
 
-def never_fits(problem: str) -> Fail:
-    """What becomes of a job that waits for more than its pools ever allow."""
-    return Fail(Error("ConfigurationError", problem), "needs too much")
+def needs_too_much(problem: str) -> FinalFailure:
+    """Returns the failure of a job whose handler asked for more units than its pools ever allow. `problem` is
+    the error message."""
+    return FinalFailure(Error("ConfigurationError", problem), "needs too much")
 
 
-class Answer(StrEnum):
-    """What a store says to one fenced write."""
+class WriteAnswer(StrEnum):
+    """A store's answer to one write with a fence. `ok`: written. `charged`: written, but with
+    `Settlement.charged` as the outcome. `again`: not written, because this claim has settled the job before
+    or the step has a result. `stale`: the claim is no longer current. `gone`: the job does not exist."""
 
     OK = "ok"
-    CHARGED = "charged"  # ok, and `Settlement.charged` became of the job
-    AGAIN = "again"  # this claim settled the job before
-    STALE = "stale"  # the claim is no longer the job's
-    GONE = "gone"  # there is no such job
+    CHARGED = "charged"  # ok, and `Settlement.charged` was applied
+    AGAIN = "again"  # this claim has settled the job before
+    STALE = "stale"  # the claim is no longer current
+    GONE = "gone"  # the job does not exist

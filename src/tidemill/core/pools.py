@@ -1,35 +1,42 @@
-"""A pool: what one provider account meters, and what is known of it at a moment."""
+"""Pools: the settings of a provider's quota, changes to its limits, and the stored state of the limits."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
 
 import msgspec
 from msgspec.structs import replace
 
-from tidemill.core.daytime import TimeOfDay
+from tidemill.core.calendars import TimeOfDay
 from tidemill.core.limits import Limit
-from tidemill.core.names import is_storable, problem_with_name
-from tidemill.core.needs import SEPARATOR
-from tidemill.core.units import IMPLIED, Units
-from tidemill.core.windows import Guards, Instant, Kept, fits, fresh
-from tidemill.core.windows.bucket import Bucket
-from tidemill.core.windows.window import TINY
+from tidemill.core.needs import IMPLIED, LANE_SEPARATOR, Units
+from tidemill.core.overrides import SettingChanges
+from tidemill.core.validation import problem_with_name
+from tidemill.core.windows import Guards, Instant, WindowState, fits_limit, new_window
+from tidemill.core.windows.base import TOLERANCE
+from tidemill.core.windows.bucket import BucketWindow
 
-LEAST_JITTER = 0.02
-"""No handler begins sooner after its claim than that is good for: its job would go back again and again."""
+MIN_JITTER_SECONDS = 0.02
+"""The smallest jitter. No handler begins sooner after its claim, so with less its job would be given back
+again and again."""
 
 
 class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """keyed: every key has windows of its own. held_back: the share of every limit that only priorities
-    up to `urgent` may use. resumes: when a day's quota is back, if not at the turn of the pool's own
-    calendar. probe_every: seconds between single calls that try a pool only a person would reopen."""
+    """The settings of a pool.
+
+    - `keyed`: True if every key has its own account.
+    - `guards`: the safety margins in seconds, see `Guards`.
+    - `reserved_share`, `urgent`: this share of every limit is kept for jobs whose priority is `urgent` or a
+      smaller number.
+    - `resumes`: the time of day when a day quota is free again, None for the start of the calendar period.
+    - `probe_every`: the seconds between probes of a pool that otherwise only an operator opens."""
 
     limits: tuple[Limit, ...]
     keyed: bool = False
     guards: Guards = Guards()
-    held_back: float = 0.0
+    reserved_share: float = 0.0
     urgent: int = 1
     resumes: TimeOfDay | None = None
     probe_every: float | None = None
@@ -41,9 +48,11 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
         for name in names:
             if names.count(name) > 1:
                 return f"limits: {name} is given twice"
-        if not 0 <= self.held_back < 1:
-            return f"held_back: must be a share from 0 up to but not including 1, is {self.held_back}"
-        for name, least in (("jitter", LEAST_JITTER), ("midnight", 0)):
+        if not 0 <= self.reserved_share < 1:
+            return (
+                f"reserved_share: must be a share from 0 up to but not including 1, is {self.reserved_share}"
+            )
+        for name, least in (("jitter", MIN_JITTER_SECONDS), ("midnight", 0)):
             value = getattr(self.guards, name)
             if not (math.isfinite(value) and value >= least):
                 return f"{name}: must be {least} or more seconds, is {value}"
@@ -54,45 +63,52 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def problem_with(self, units: Units) -> str | None:
-        """Why a call of that cost could never be made, naming the unit."""
+        """Returns why a call with these `units` could never be made, naming the unit; None if it could."""
         for limit in self.limits:
-            need = amount_of(units, limit)
+            need = call_amount(units, limit)
             if need is None:
-                return (
-                    f"cost: says nothing of {limit.unit}, and the pool allows {limit.amount:g} {_rest(limit)}"
-                )
+                allowed = f"{limit.amount:g} {_window_text(limit)}"
+                return f"cost: says nothing of {limit.unit}, and the pool allows {allowed}"
             if not (math.isfinite(need) and need >= 0):
                 return f"cost: {limit.unit} must be 0 or more, is {need}"
-            if need > self.most(limit):
+            if need > (most := self.most(limit)):
                 return (
                     f"cost: {need:g} {limit.unit} is more than the pool ever allows at once "
-                    f"({self.most(limit):g}: {limit.amount:g} {_rest(limit)}); send it in smaller pieces"
+                    f"({most:g}: {limit.amount:g} {_window_text(limit)}); send it in smaller pieces"
                 )
         return None
 
     def never_fits(self, units: Units) -> str | None:
-        """The name of a limit that a call of that cost is too large for, whatever comes free."""
+        """Returns the name of a limit that a call with these `units` exceeds even if the limit is unused;
+        None if there is none."""
         for limit in self.limits:
-            if (amount_of(units, limit) or 0.0) > self.most(limit) + TINY:
+            if (call_amount(units, limit) or 0.0) > self.most(limit) + TOLERANCE:
                 return limit.name
         return None
 
     def most(self, limit: Limit) -> float:
-        """The largest single call the limit can ever let through, for any priority."""
-        return fresh(limit).room(limit, NOON, self.guards)
+        """Returns the largest number of units that a single call of any priority can ever take from the
+        limit."""
+        return new_window(limit).room(limit, NOON, self.guards)
 
     def back(self, limit: Limit, priority: int) -> float:
-        """What that priority must leave alone."""
-        return 0.0 if priority <= self.urgent else limit.amount * self.held_back
+        """Returns the units of the limit that calls of this `priority` must leave for more urgent calls."""
+        return 0.0 if priority <= self.urgent else limit.amount * self.reserved_share
 
 
-class PoolChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Other amounts, by the limit's name: `{"requests per minute": 5}`."""
+class LimitChanges(SettingChanges[PoolSettings], frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """New amounts for some limits of a pool, by limit name: `{"requests per minute": 5}`."""
 
     amounts: dict[str, float]
 
-    def problem(self, pool: PoolSettings) -> str | None:
-        names = [limit.name for limit in pool.limits]
+    def given(self) -> dict[str, Any]:
+        return self.amounts
+
+    def with_values(self, values: Mapping[str, Any]) -> Self:
+        return type(self)(amounts=dict(values))
+
+    def problem(self, settings: PoolSettings) -> str | None:
+        names = [limit.name for limit in settings.limits]
         for name, amount in self.amounts.items():
             if name not in names:
                 return f"{name!r} is not a limit of the pool; there are: {', '.join(names)}"
@@ -100,37 +116,19 @@ class PoolChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 return f"{name}: must be above 0, is {amount}; close the pool to allow nothing"
         return None
 
-    def over(self, pool: PoolSettings) -> PoolSettings:
-        """A limit the code no longer has stays unmentioned."""
+    def over(self, settings: PoolSettings) -> PoolSettings:
+        """Returns the pool's settings with the new amounts. A name that is not a limit of the pool any more
+        is ignored."""
         limits = tuple(
-            replace(limit, amount=self.amounts.get(limit.name, limit.amount)) for limit in pool.limits
+            replace(limit, amount=self.amounts.get(limit.name, limit.amount)) for limit in settings.limits
         )
-        return replace(pool, limits=limits)
+        return replace(settings, limits=limits)
 
 
-class PoolOverride(msgspec.Struct, frozen=True, kw_only=True):
-    """As `core.queues.Override`: who, why, since when and until when (wall times)."""
-
-    changes: PoolChanges
-    by: str
-    reason: str | None = None
-    since: float
-    until: float | None = None
-
-    def holds(self, now: float) -> bool:
-        return self.until is None or now < self.until
-
-
-def in_force(declared: PoolSettings, override: PoolOverride | None, wall: float) -> PoolSettings:
-    """What holds: an override past its time is not there."""
-    if override is None or not override.holds(wall):
-        return declared
-    return override.changes.over(declared)
-
-
-def going_on(before: PoolSettings, after: PoolSettings) -> frozenset[str]:
-    """The limits, by name, whose counts mean the same after a declaration: other amounts and other guards
-    may be, another kind of window may not."""
+def surviving_limits(before: PoolSettings, after: PoolSettings) -> frozenset[str]:
+    """Returns the names of the limits whose counted units stay valid when a pool is declared again. `before`
+    and `after` are the two declarations. The amount of such a limit and the pool's jitter may change, but not
+    the window or the shape."""
     old = {limit.name: limit for limit in before.limits}
     return frozenset(
         limit.name
@@ -140,16 +138,17 @@ def going_on(before: PoolSettings, after: PoolSettings) -> frozenset[str]:
 
 
 def problem_with_declaration(name: str, settings: PoolSettings, before: PoolSettings | None) -> str | None:
-    """P1. `before` is what was declared of that name until now."""
+    """Returns why the declaration of a pool is invalid (P1); None if it is valid. `before` is the earlier
+    declaration with this name, if any."""
     problem = problem_with_name("name", name)
-    if problem is None and SEPARATOR in name:
+    if problem is None and LANE_SEPARATOR in name:
         problem = "name: must not hold the character U+001F"
     problem = problem or settings.problem()
     return problem if before is None else problem or _problem_with_change(before, settings)
 
 
-def problem_with_place(pool: PoolSettings, key: str | None) -> str | None:
-    """Whether it has such an account."""
+def problem_with_key(pool: PoolSettings, key: str | None) -> str | None:
+    """Returns why the pool cannot have an account for this key; None if it can."""
     if pool.keyed and key is None:
         return "it has keys; say which one is meant"
     if not pool.keyed and key is not None:
@@ -157,39 +156,31 @@ def problem_with_place(pool: PoolSettings, key: str | None) -> str | None:
     return None if key is None else problem_with_name("key", key)
 
 
-def undeclared(pools: Iterable[str]) -> str:
+def undeclared_message(pools: Iterable[str]) -> str:
     return f"nobody declared it; there are: {', '.join(sorted(pools)) or 'none'}"
 
 
 def _problem_with_change(before: PoolSettings, after: PoolSettings) -> str | None:
-    """Of a declaration over the one before. Jobs that are stored, and what was used, belong to one account or
-    to one of many: beside the other kind, both would be let through."""
+    """Returns why the declaration `after` cannot replace `before`; None if it can. A pool with keys cannot
+    become a pool without keys, or the reverse. Stored jobs and usage belong to the old accounts, so both the
+    old and the new accounts would admit calls."""
     if before.keyed == after.keyed:
         return None
     had = "with keys" if before.keyed else "without keys"
     return f"keyed: it was declared {had} before, and jobs may need it so; give the new pool another name"
 
 
-def problem_with_mark(by: str, reason: str | None, until: float | None) -> str | None:
-    """Of an override or a closure by hand."""
-    if not by:
-        return "by: must say who does it, is empty"
-    for field, value in (("by", by), ("reason", reason)):
-        if value is not None and not is_storable(value):
-            return f"{field}: must be text without NUL characters or lone surrogates"
-    if until is not None and not math.isfinite(until):
-        return f"until: must be a time, is {until}"
-    return None
-
-
 NOON = Instant(43_200.0, 0.0)
-"""A moment when no calendar turns."""
+"""A moment at which no calendar period begins."""
 
 
-class Hold(msgspec.Struct, frozen=True, kw_only=True):
-    """A place kept for a call that did not fit. Once others have overtaken it, it is `firm`: calls of its
-    priority or less may not push it back any more, so that a big one starts among endless small ones.
-    It lapses at boot time `until` when the job does not come for it. `line` is where the job stands."""
+class PoolHold(msgspec.Struct, frozen=True, kw_only=True):
+    """Capacity that a pool holds for a call that did not fit.
+
+    If the job asks again and other calls have overtaken it, the hold becomes `firm`. From then on, calls of
+    the same or lower urgency may not delay this call. So a large call starts even among endless small calls.
+    The hold ends at boot-clock time `until` if the job has not asked again by then. `line` is a name for the
+    jobs that share the hold, because they wait for the same pool (`core.ledger.hold_scope`)."""
 
     job: str
     line: str = ""
@@ -200,42 +191,50 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolState(msgspec.Struct, frozen=True, kw_only=True):
-    """`windows` by the limit's name; `boot` is the boot their times belong to. `held` is what calls under
-    way have of each limit that is entered when they end (`Limit.held`), and what is kept for calls that are
-    made later (`core.extras`). `unasked` counts the open reservations that were taken without asking whether
-    they fit. `revision` grows with whatever frees units, so that a worker that was refused knows when asking
-    again is worth it."""
+    """The stored state of a pool's limits.
 
-    windows: dict[str, Kept] = msgspec.field(default_factory=dict)
+    - `windows`: the windows by limit name. Their boot-clock times belong to the boot with the id `boot`.
+    - `held`: by limit name, units that no window counts yet: units of calls in flight (`Limit.held`), and
+      deferred units (`core.late_calls`).
+    - `revision`: a number that grows with every change that frees units. If it has grown since a denial, it
+      is worth asking again.
+    - `unchecked`: the number of open reservations that were taken without a check."""
+
+    windows: dict[str, WindowState] = msgspec.field(default_factory=dict)
     boot: str = ""
     held: Units = msgspec.field(default_factory=dict)
     revision: int = 0
-    hold: Hold | None = None
-    unasked: int = 0
+    hold: PoolHold | None = None
+    unchecked: int = 0
 
-    def window(self, limit: Limit) -> Kept:
-        kept = self.windows.get(limit.name)
-        return kept if kept is not None and fits(kept, limit) else fresh(limit)
+    def window(self, limit: Limit) -> WindowState:
+        window = self.windows.get(limit.name)
+        return window if window is not None and fits_limit(window, limit) else new_window(limit)
 
     def counted(self, limit: Limit, now: Instant, guards: Guards) -> float:
-        """What is used of a limit, with what is held of it."""
+        """Returns the units of a limit that count now: the used units of its window plus the held units.
+        `guards` are the pool's safety margins."""
         return self.window(limit).counted(limit, now, guards) + self.held.get(limit.name, 0.0)
 
     def room(self, limit: Limit, now: Instant, guards: Guards) -> float:
         return self.window(limit).room(limit, now, guards) - self.held.get(limit.name, 0.0)
 
     def wait(self, limit: Limit, units: float, now: Instant, guards: Guards) -> float:
-        """As `Window.wait`; infinite, too, when what is held has to be settled first."""
+        """Returns the seconds until `units` can be taken, if no other call takes any. The result is infinite
+        if held units have to be settled first. `guards` are the pool's safety margins."""
         return self.window(limit).wait(limit, units + self.held.get(limit.name, 0.0), now, guards)
 
 
-def amount_of(units: Units, limit: Limit) -> float | None:
-    """What a call of that cost takes of a limit; None when nobody said."""
+def call_amount(units: Units, limit: Limit) -> float | None:
+    """Returns how many units a call with these `units` takes from the limit. None if the call does not state
+    the limit's unit and no amount is implied."""
     return units.get(limit.unit, IMPLIED.get(limit.unit))
 
 
-def since_boot(pool: PoolSettings, state: PoolState, boot: str, now: Instant) -> PoolState:
-    """Times of another boot mean nothing: what could have been spent just before counts as spent."""
+def refresh_after_boot(pool: PoolSettings, state: PoolState, boot: str, now: Instant) -> PoolState:
+    """Returns the state adapted to the current boot; `boot` is its id. After a restart the stored boot-clock
+    times mean nothing, and any unit may have been used just before. Windows measured in seconds therefore
+    count as fully used. Calendar and concurrency counts stay."""
     if state.boot == boot:
         return state
     if not state.boot:
@@ -244,16 +243,20 @@ def since_boot(pool: PoolSettings, state: PoolState, boot: str, now: Instant) ->
     return replace(state, windows=windows, boot=boot, hold=None, revision=state.revision + 1)
 
 
-def resized(pool: PoolSettings, state: PoolState, now: Instant) -> PoolState:
-    """With its buckets as large as the limits are now. The other shapes count what was taken, and need not
-    know against what."""
-    anew: dict[str, Kept] = {}
+def resize_buckets(pool: PoolSettings, state: PoolState, now: Instant) -> PoolState:
+    """Returns the state with its buckets resized to the current limits. Windows of other shapes count used
+    units and need no size."""
+    anew: dict[str, WindowState] = {}
     for limit in pool.limits:
-        kept = state.windows.get(limit.name)
-        if isinstance(kept, Bucket) and fits(kept, limit) and kept.size not in {0.0, limit.amount}:
-            anew[limit.name] = kept.resized(limit, now, pool.guards)
+        window = state.windows.get(limit.name)
+        if (
+            isinstance(window, BucketWindow)
+            and fits_limit(window, limit)
+            and window.size not in {0.0, limit.amount}
+        ):
+            anew[limit.name] = window.resized(limit, now, pool.guards)
     return replace(state, windows=state.windows | anew) if anew else state
 
 
-def _rest(limit: Limit) -> str:
+def _window_text(limit: Limit) -> str:
     return limit.name.removeprefix(limit.unit).strip()

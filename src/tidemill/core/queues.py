@@ -1,43 +1,45 @@
-"""What can be set on a queue, and when it is open."""
+"""Settings, retention and pauses of a queue."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
+from typing import TypedDict
 
 import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from tidemill.core.names import is_storable
-from tidemill.core.numbers import is_number, is_whole
+from tidemill.core.overrides import SettingChanges, problem_with_operator_mark
 from tidemill.core.states import State
+from tidemill.core.validation import is_integer, is_number
 
-HOUR = 3600.0
-DAY = 24 * HOUR
+HOUR_SECONDS = 3600.0
+DAY_SECONDS = 24 * HOUR_SECONDS
 
 
 class Retention(msgspec.Struct, frozen=True, repr_omit_defaults=True):
-    """How long ended jobs stay: by age, by count, whichever is reached first. None: no bound. `by_default`
-    marks Tidemill's own defaults, so that a default never replaces a longer default."""
+    """How long finished jobs are kept. `age` is in seconds and `count` in jobs; None means no bound. A job is
+    deleted when it exceeds one of the two. `by_default=True`: Tidemill chose these bounds, not the
+    application. If a queue has the longer default of paid tasks, a later declaration with the shorter default
+    does not replace it."""
 
     age: float | None = None
     count: int | None = None
     by_default: bool | UnsetType = UNSET
 
     def problem(self) -> str | None:
-        """A bound below 0 would empty the shelf at the next prune."""
+        """Returns why the bounds are invalid; None if they are valid. A bound below 0 would delete
+        everything at the next prune."""
         if self.age is not None and not is_number(self.age, 0):
             return f"age must be a number of seconds, 0 or more, or None for no bound, is {self.age!r}"
-        if self.count is not None and not is_whole(self.count, 0):
+        if self.count is not None and not is_integer(self.count, 0):
             return f"count must be a whole number, 0 or more, or None for no bound, is {self.count!r}"
         return None
 
     def described(self) -> str:
-        """`for 7 days, at most 1 000 000`."""
-        age = None if self.age is None else f"for {_span(self.age)}"
+        """Returns the bounds as text: `for 7 days, at most 1 000 000`."""
+        age = None if self.age is None else f"for {_format_span(self.age)}"
         count = None if self.count is None else f"at most {self.count:,}".replace(",", " ")
         return ", ".join(bound for bound in (age, count) if bound) or "without a bound"
 
@@ -45,43 +47,47 @@ class Retention(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         return (self.age, self.count) == (other.age, other.count)
 
     def oldest_kept(self, now: float) -> float:
-        """A job that ended at this time or before has reached the age."""
+        """Returns the wall time before which finished jobs are too old to be kept; minus infinity without
+        `age`."""
         return -math.inf if self.age is None else now - self.age
 
     def drops_early(self, finished: float, now: float) -> bool:
-        """Whether a drop by count comes before the job's age is over. Without an age no drop is early."""
+        """True if a job that finished at `finished` is not older than `age` now. If the bound `count` deletes
+        such a job, it is deleted earlier than `age` says. Without `age` the result is False."""
         return self.age is not None and finished > now - self.age
 
 
-def _span(seconds: float) -> str:
-    """In the largest unit that leaves a whole number."""
-    for size, unit in ((DAY, "days"), (HOUR, "hours"), (60.0, "minutes")):
+def _format_span(seconds: float) -> str:
+    """Returns the seconds as text, in the largest unit that gives a whole number: `7 days`."""
+    for size, unit in ((DAY_SECONDS, "days"), (HOUR_SECONDS, "hours"), (60.0, "minutes")):
         if seconds > size and seconds % size == 0:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:g} seconds"
 
 
-PLAIN_COUNT, PAID_COUNT = 100_000, 1_000_000
-PLAIN = Retention(age=DAY, count=PLAIN_COUNT, by_default=True)
-PLAIN_FAILED = Retention(age=7 * DAY, count=PLAIN_COUNT, by_default=True)
-PAID = Retention(age=7 * DAY, count=PAID_COUNT, by_default=True)
+DEFAULT_RETENTION_JOBS, PAID_RETENTION_JOBS = 100_000, 1_000_000
+DEFAULT_RETENTION = Retention(age=DAY_SECONDS, count=DEFAULT_RETENTION_JOBS, by_default=True)
+DEFAULT_FAILED_RETENTION = Retention(age=7 * DAY_SECONDS, count=DEFAULT_RETENTION_JOBS, by_default=True)
+PAID_RETENTION = Retention(age=7 * DAY_SECONDS, count=PAID_RETENTION_JOBS, by_default=True)
 """For a queue with a pooled or paid task: its results cost money."""
 
 
-RETENTIONS = ("keep_done", "keep_failed", "keep_cancelled")
+RETENTION_FIELDS = ("keep_done", "keep_failed", "keep_cancelled")
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`concurrency` and `key_concurrency` hold across the fleet; `max_length` counts pending jobs."""
+    """The settings of a queue. `concurrency` limits the running jobs of the queue over all workers, and
+    `key_concurrency` those of each key. `max_length` limits the pending jobs. The `keep_…` fields say how
+    long finished jobs are kept."""
 
     weight: int = 1
     concurrency: int | None = None
     key_concurrency: int | None = None
     max_length: int | None = None
     crash_limit: int = 3
-    keep_done: Retention = PLAIN
-    keep_failed: Retention = PLAIN_FAILED
-    keep_cancelled: Retention = PLAIN
+    keep_done: Retention = DEFAULT_RETENTION
+    keep_failed: Retention = DEFAULT_FAILED_RETENTION
+    keep_cancelled: Retention = DEFAULT_RETENTION
 
     def retention(self, state: State) -> Retention:
         if state is State.DONE:
@@ -90,42 +96,46 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def problem(self) -> str | None:
         for field in ("weight", "crash_limit"):
-            if not is_whole(getattr(self, field), 1):
+            if not is_integer(getattr(self, field), 1):
                 return f"{field}: must be a whole number, 1 or more, is {getattr(self, field)!r}"
         for field in ("concurrency", "key_concurrency", "max_length"):
             value = getattr(self, field)
-            if value is not None and not is_whole(value, 1):
+            if value is not None and not is_integer(value, 1):
                 return f"{field}: must be a whole number, 1 or more, or None for no limit, is {value!r}"
-        for field in RETENTIONS:
-            kept = getattr(self, field)
-            if not isinstance(kept, Retention):
-                return f"{field}: must be a Retention, such as Retention(age=86400), is {kept!r}"
-            if problem := kept.problem():
+        for field in RETENTION_FIELDS:
+            retention = getattr(self, field)
+            if not isinstance(retention, Retention):
+                return f"{field}: must be a Retention, such as Retention(age=86400), is {retention!r}"
+            if problem := retention.problem():
                 return f"{field}: {problem}"
         return None
 
 
-def for_paid_tasks(settings: QueueSettings) -> QueueSettings:
-    """The settings of a queue with a pooled or paid task. A retention that code or a setting chose stays."""
-    chosen = {name: PAID for name in RETENTIONS if getattr(settings, name).by_default}
+def with_paid_retention(settings: QueueSettings) -> QueueSettings:
+    """Returns the settings with the longer default retention, for a queue with a task that uses a pool or is
+    paid. A retention that the code or a setting chose stays."""
+    chosen = {name: PAID_RETENTION for name in RETENTION_FIELDS if getattr(settings, name).by_default}
     return replace(settings, **chosen)
 
 
-def redeclared(before: QueueSettings | None, settings: QueueSettings) -> QueueSettings:
-    """Q1. What the store keeps when code declares a queue again. Programs that share a queue may know
-    different tasks of it: one that knows no paid task leaves the longer default of one that does."""
+def redeclare_queue(before: QueueSettings | None, settings: QueueSettings) -> QueueSettings:
+    """Returns the settings that the store keeps when code declares a queue again (Q1). `before` are the
+    stored settings, if any.
+
+    Programs that share a queue may know different tasks of it. A program that knows no paid task must not
+    shorten the retention that another program set by default."""
     if before is None:
         return settings
     longer = {
-        name: PAID
-        for name in RETENTIONS
-        if getattr(settings, name).by_default and getattr(before, name) == PAID
+        name: PAID_RETENTION
+        for name in RETENTION_FIELDS
+        if getattr(settings, name).by_default and getattr(before, name) == PAID_RETENTION
     }
     return replace(settings, **longer) if longer else settings
 
 
-class QueueChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Some of a queue's settings, to be put over the others."""
+class QueueChanges(SettingChanges[QueueSettings], frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """New values for some settings of a queue. A field that is UNSET keeps the declared value."""
 
     weight: int | UnsetType = UNSET
     concurrency: int | UnsetType | None = UNSET
@@ -136,70 +146,10 @@ class QueueChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     keep_failed: Retention | UnsetType = UNSET
     keep_cancelled: Retention | UnsetType = UNSET
 
-    def given(self) -> dict[str, Any]:
-        return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not UNSET}
-
-    def over(self, settings: QueueSettings) -> QueueSettings:
-        return replace(settings, **self.given())
-
-
-class Override(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person set over what code declared: who, why, since when and until when (wall times).
-    Settings it does not name follow the code."""
-
-    changes: QueueChanges
-    by: str
-    reason: str | None = None
-    since: float
-    until: float | None = None
-
-    def holds(self, now: float) -> bool:
-        return self.until is None or now < self.until
-
-    def problem(self) -> str | None:
-        """Why it cannot hold, naming the field; settings do not depend on each other."""
-        if not self.by:
-            return "by: must say who overrides, is empty"
-        problem = _problem_with_mark(self.until, by=self.by, reason=self.reason)
-        return problem or self.changes.over(QueueSettings()).problem()
-
-
-def overridden(
-    before: Override | None,
-    now: float,
-    changes: QueueChanges,
-    *,
-    by: str,
-    reason: str | None,
-    until: float | UnsetType | None,
-) -> Override:
-    """Q2. New changes join those of the override that holds; its end stays unless another is given."""
-    held = before if before is not None and before.holds(now) else None
-    if isinstance(until, UnsetType):
-        until = None if held is None else held.until
-    kept = {} if held is None else held.changes.given()
-    joined = QueueChanges(**kept | changes.given())
-    return Override(changes=joined, by=by, reason=reason, since=now, until=until)
-
-
-def without(before: Override | None, names: Sequence[str]) -> Override | None:
-    """Q6. The named settings follow the code again, without names all of them; who set the others, why
-    and when stays."""
-    if before is None:
-        return None
-    left = {name: value for name, value in before.changes.given().items() if names and name not in names}
-    return replace(before, changes=QueueChanges(**left)) if left else None
-
-
-def in_force(declared: QueueSettings, override: Override | None, now: float) -> QueueSettings:
-    """What holds: an override past its time is not there."""
-    if override is None or not override.holds(now):
-        return declared
-    return override.changes.over(declared)
-
 
 class Pause(msgspec.Struct, frozen=True):
-    """A person's mark on a queue. `until` is a wall time; None means until resumed."""
+    """An operator's pause of a queue. `since` and `until` are wall times; `until=None` means until the queue
+    is resumed."""
 
     since: float
     until: float | None = None
@@ -209,21 +159,14 @@ class Pause(msgspec.Struct, frozen=True):
         return self.until is None or now < self.until
 
     def problem(self) -> str | None:
-        """Why it cannot hold, naming the field."""
-        return _problem_with_mark(self.until, reason=self.reason)
+        """Returns why the pause is invalid, naming the field; None if it is valid."""
+        return problem_with_operator_mark(None, self.reason, self.until)
 
 
-def _problem_with_mark(until: float | None, **texts: str | None) -> str | None:
-    for field, value in texts.items():
-        if value is not None and not is_storable(value):
-            return f"{field}: must be text without NUL characters or lone surrogates"
-    if until is not None and not math.isfinite(until):
-        return f"until: must be a time, is {until}"
-    return None
-
-
-class Verdict(StrEnum):
-    """What a store says to one job of an insert."""
+class InsertVerdict(StrEnum):
+    """A store's answer to one job of an insert. `accepted`: the job is stored. `existing`: another job
+    holds its unique key. `full`: the queue is at its `max_length`. `invalid`: an option of the job is not
+    allowed."""
 
     ACCEPTED = "accepted"
     EXISTING = "existing"
@@ -231,9 +174,23 @@ class Verdict(StrEnum):
     INVALID = "invalid"
 
 
-class Inserted(msgspec.Struct, frozen=True):
-    """`id` names the job that now stands for the request: its own, or the key's holder."""
+class InsertResult(msgspec.Struct, frozen=True):
+    """The store's answer to one job of an insert. `id` is the id of the job itself, or of the job that holds
+    its unique key. `problem` says why an invalid job was refused."""
 
-    verdict: Verdict
+    verdict: InsertVerdict
     id: str
     problem: str | None = None
+
+
+class QueueOptions(TypedDict, total=False):
+    """The keyword arguments that declare a queue. They become a `QueueSettings`."""
+
+    weight: int
+    concurrency: int | None
+    key_concurrency: int | None
+    max_length: int | None
+    crash_limit: int
+    keep_done: Retention
+    keep_failed: Retention
+    keep_cancelled: Retention

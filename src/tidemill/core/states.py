@@ -1,4 +1,4 @@
-"""The states of a job and the one table of legal moves between them."""
+"""The states of a job, and the table of the state changes that are allowed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Final
 
 
 class State(StrEnum):
+    """The state of a job."""
+
     SCHEDULED = "scheduled"
     READY = "ready"
     WAITING = "waiting"
@@ -17,7 +19,8 @@ class State(StrEnum):
 
 
 class Verb(StrEnum):
-    """What moves a job. A move is legal for a verb, never in general."""
+    """A store operation that changes the state of a job. Each operation allows its own state changes, see
+    TRANSITIONS."""
 
     PROMOTE = "promote"
     CLAIM = "claim"
@@ -52,14 +55,14 @@ TRANSITIONS: Final[dict[Verb, dict[State, frozenset[State]]]] = {
 
 
 class IllegalTransition(Exception):
-    """A store tried to move a job in a way the table does not know."""
+    """Raised when a store tries a state change that TRANSITIONS does not allow."""
 
 
-def legal(verb: Verb, before: State, after: State) -> bool:
+def is_legal(verb: Verb, before: State, after: State) -> bool:
     return after in TRANSITIONS[verb].get(before, frozenset())
 
 
-def require(verb: Verb, before: State, after: State) -> State:
-    if not legal(verb, before, after):
+def require_legal(verb: Verb, before: State, after: State) -> State:
+    if not is_legal(verb, before, after):
         raise IllegalTransition(f"{verb} does not move a job from {before} to {after}")
     return after

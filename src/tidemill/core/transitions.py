@@ -1,36 +1,30 @@
-"""What each verb makes of a job. Every function takes a job and `now` and returns the job after.
-
-All of them go through `states.require`, so a store that applies them cannot make an
-illegal move. `fence` and `claim` stay on a settled job, which is how a repeated settle is
-recognised; whoever takes a claim away without its holder (reclaim, cancel) clears `claim`,
-which is how a late holder is refused.
-"""
+"""The state changes of a job as pure functions. Each function returns the job after one store operation."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
 from tidemill.core import needs
-from tidemill.core.batching import SUSPECT, half_after_crash
-from tidemill.core.claims import Claimed
-from tidemill.core.job import Error, Job, NewJob, lane_of
+from tidemill.core.batching import SUSPECT_CRASHES, part_after_crash
+from tidemill.core.claims import ClaimedJob
+from tidemill.core.jobs import Error, Job, JobGroup, NewJob, job_lane, problem_with_group
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import (
-    Await,
-    Cancelled,
-    Crashed,
-    Done,
-    Fail,
+    Cancellation,
+    Crash,
+    FinalFailure,
+    JobRelease,
     Outcome,
-    Release,
-    Retrying,
+    RetryLater,
+    SmallerBatch,
     Snooze,
-    Split,
+    Success,
+    UnitWait,
 )
-from tidemill.core.queues import DAY, QueueSettings
-from tidemill.core.states import FINAL, PENDING, State, Verb, require
+from tidemill.core.queues import DAY_SECONDS, QueueSettings
+from tidemill.core.states import FINAL, PENDING, State, Verb, require_legal
 
-UNKNOWN_TASK_PATIENCE = DAY
+UNKNOWN_TASK_SECONDS = DAY_SECONDS
 SUPERSEDED = "superseded"
 EXPIRED = "expired"
 POISON = "poison"
@@ -39,7 +33,7 @@ UNKNOWN_TASK = "unknown task"
 REFUSED = "refused"
 
 
-def created(new: NewJob, queue: str, seq: int, now: float) -> Job:
+def create_job(new: NewJob, queue: str, seq: int, now: float) -> Job:
     due = new.at if new.at is not None else now + new.delay
     unique = new.unique
     lasts = None if unique is None else unique.lasts
@@ -51,7 +45,7 @@ def created(new: NewJob, queue: str, seq: int, now: float) -> Job:
         payload=new.payload,
         state=State.SCHEDULED if due > now else State.READY,
         priority=new.priority,
-        lane=lane_of(new),
+        lane=job_lane(new),
         created=now,
         due=max(due, now),
         expires=None if new.expires is None else now + new.expires,
@@ -67,19 +61,20 @@ def created(new: NewJob, queue: str, seq: int, now: float) -> Job:
     )
 
 
-def waiting_for(job: Job, holder: str) -> Job:
-    """A fresh job becomes the successor of a running one."""
+def wait_for_holder(job: Job, holder: str) -> Job:
+    """Returns a new job as the successor of the running job `holder`. It waits until that job has run."""
     return replace(job, state=State.WAITING, after=holder)
 
 
-def merged(holder: Job, request: Job) -> Job:
-    """Newest payload, more urgent priority, earlier time; the holder keeps its id and place.
+def merge_request(holder: Job, request: Job) -> Job:
+    """Returns the pending job `holder` after a request with the same unique key was merged into it.
 
-    What the payload belongs to comes with it: its task, what it needs of which pools, with whom it shares
-    calls. The new version gets all its attempts: those spent on the old one do not count."""
+    The job gets the newer payload, the more urgent priority and the earlier due time. Task, needs and
+    batching come from the request too. The job keeps its id and position. Its attempts start again at 0,
+    because earlier attempts ran the old payload."""
     state = holder.state
     if state is State.SCHEDULED and request.state is State.READY:
-        state = require(Verb.MERGE, state, State.READY)
+        state = require_legal(Verb.MERGE, state, State.READY)
     return replace(
         holder,
         task=request.task,
@@ -91,40 +86,41 @@ def merged(holder: Job, request: Job) -> Job:
         needs=request.needs,
         batching=request.batching,
         part="",
-        extra=(),
+        deferred_needs=(),
         state=state,
         attempts=0,
     )
 
 
-def released(successor: Job, now: float) -> Job:
+def release_successor(successor: Job, now: float) -> Job:
     after = State.SCHEDULED if successor.due > now else State.READY
-    return replace(successor, state=require(Verb.RELEASE, successor.state, after), after=None)
+    return replace(successor, state=require_legal(Verb.RELEASE, successor.state, after), after=None)
 
 
-def promoted(job: Job) -> Job:
-    return replace(job, state=require(Verb.PROMOTE, job.state, State.READY))
+def promote_job(job: Job) -> Job:
+    return replace(job, state=require_legal(Verb.PROMOTE, job.state, State.READY))
 
 
-def aside(job: Job) -> Job:
-    """A ready job makes way for the others of its lane."""
-    return replace(job, lane=needs.aside(job.lane, job.seq))
+def set_aside(job: Job) -> Job:
+    """Returns the ready job in a separate lane, so that it does not block the other jobs of its lane."""
+    return replace(job, lane=needs.aside_lane(job.lane, job.seq))
 
 
 def is_expired(job: Job, now: float) -> bool:
     return job.expires is not None and now >= job.expires
 
 
-def is_counted(before: State | None, after: State) -> bool:
-    """Whether the history counts the end of a job. One that a person archives has not run."""
+def counts_in_history(before: State | None, after: State) -> bool:
+    """True if the history counts this state change as the end of a job. An archived job has not run, so it
+    does not count. `before` is None for a new job."""
     return after in FINAL and not (after is State.FAILED and before in PENDING)
 
 
-def expired(job: Job, now: float) -> Job:
-    return _ended(job, Verb.EXPIRE, State.CANCELLED, now, EXPIRED)
+def expire_job(job: Job, now: float) -> Job:
+    return _end_job(job, Verb.EXPIRE, State.CANCELLED, now, EXPIRED)
 
 
-def claimed(
+def claim_job(
     job: Job,
     *,
     fence: int,
@@ -136,10 +132,12 @@ def claimed(
     call: str = "",
     company: bool = False,
 ) -> Job:
-    """`company`: other jobs are in the same call."""
+    """Returns the job as running. `number` is the worker's claim number, and `lease` is the boot-clock time
+    when the lease ends. `call` is the id of the first job of its call. `company=True`: other jobs are in the
+    same call."""
     return replace(
         job,
-        state=require(Verb.CLAIM, job.state, State.RUNNING),
+        state=require_legal(Verb.CLAIM, job.state, State.RUNNING),
         fence=fence,
         claim=claim,
         worker=worker,
@@ -153,9 +151,9 @@ def claimed(
     )
 
 
-def in_hand(job: Job) -> Claimed:
-    """What a worker gets to see of the job it claimed."""
-    return Claimed(
+def claimed_job(job: Job) -> ClaimedJob:
+    """Returns the part of the job that its worker receives."""
+    return ClaimedJob(
         job.id,
         job.queue,
         job.task,
@@ -174,74 +172,79 @@ def in_hand(job: Job) -> Claimed:
         job.part,
         job.needs,
         job.call,
-        job.extra,
+        job.deferred_needs,
         job.flow,
     )
 
 
-def settled(job: Job, outcome: Outcome, settings: QueueSettings, now: float) -> Job:
+def settle_job(job: Job, outcome: Outcome, settings: QueueSettings, now: float) -> Job:
     match outcome:
-        case Done(result):
-            done = _ended(job, Verb.SETTLE, State.DONE, now, None)
+        case Success(result):
+            done = _end_job(job, Verb.SETTLE, State.DONE, now, None)
             return replace(done, result=result, error=None, attempts=job.attempts + 1)
-        case Fail(error, reason):
-            failed = _ended(job, Verb.SETTLE, State.FAILED, now, reason)
+        case FinalFailure(error, reason):
+            failed = _end_job(job, Verb.SETTLE, State.FAILED, now, reason)
             return replace(failed, error=error, attempts=job.attempts + 1)
-        case Cancelled(reason):
-            return _ended(job, Verb.SETTLE, State.CANCELLED, now, reason)
-        case Retrying(delay, error, priority):
+        case Cancellation(reason):
+            return _end_job(job, Verb.SETTLE, State.CANCELLED, now, reason)
+        case RetryLater(delay, error, priority):
             urgency = job.priority if priority is None else priority
-            again = replace(job, attempts=job.attempts + 1, error=error, priority=urgency)
-            return _postponed(_unexcused(_with_extra(again, ())), delay, now)
+            retried = replace(job, attempts=job.attempts + 1, error=error, priority=urgency)
+            return _postpone(_without_excuses(_defer_needs(retried, ())), delay, now)
         case Snooze(delay, reason):
-            postponed = _postponed(_unexcused(_with_extra(job, ())), delay, now)
+            postponed = _postpone(_without_excuses(_defer_needs(job, ())), delay, now)
             return postponed if reason is None else replace(postponed, note=reason)
-        case Split(part):
-            return _in_part(_given_back(job, Verb.SETTLE), part)
-        case Release():
-            return _released(job, outcome, now)
-        case Await(extra):
-            back = _given_back(job, Verb.SETTLE)
-            return back if job.batching is not None else _with_extra(back, needs.together((), extra))
-        case Crashed(error):
-            return _crashed(job, Verb.SETTLE, settings, error, now)
+        case SmallerBatch(part):
+            return _in_part(_give_back(job, Verb.SETTLE), part)
+        case JobRelease():
+            return _apply_release(job, outcome, now)
+        case UnitWait(deferred):
+            back = _give_back(job, Verb.SETTLE)
+            return back if job.batching is not None else _defer_needs(back, needs.combine_needs((), deferred))
+        case Crash(error):
+            return _count_crash(job, Verb.SETTLE, settings, error, now)
 
 
-def superseded(retrying: Job, now: float) -> Job:
-    """A job that would be retried ends here when a successor with newer data waits."""
-    return _ended(retrying, Verb.CANCEL, State.CANCELLED, now, SUPERSEDED)
+def supersede_job(retrying: Job, now: float) -> Job:
+    """Returns the job as cancelled. It would have been retried, but a successor with newer data waits."""
+    return _end_job(retrying, Verb.CANCEL, State.CANCELLED, now, SUPERSEDED)
 
 
-def reclaimed(job: Job, settings: QueueSettings, now: float, *, died: bool = False) -> Job:
-    """The lease ran out, or its worker is known to have died. Alone, that is a crash of this job;
-    in company it is only suspect, and one half of its call is tried apart from the other."""
+def reclaim_job(job: Job, settings: QueueSettings, now: float, *, died: bool = False) -> Job:
+    """Returns the job after its lease expired. `died=True`: its worker is known to have died.
+
+    If the job ran alone in its process, its crash count grows by one. If it ran with other jobs, any of them
+    may be the cause, so its crash count is only raised to at least 1. If it shared a call, the jobs of the
+    call are split into two parts, which run separately."""
     error = Error("LeaseExpired", f"worker {job.worker} stopped renewing its lease")
     if died:
         error = Error("WorkerDied", f"worker {job.worker} died while the job was in its hands")
     if job.alone:
-        return replace(_crashed(job, Verb.RECLAIM, settings, error, now), claim=0)
-    back = _in_part(_given_back(job, Verb.RECLAIM), half_after_crash(job.id, job.part, job.call))
-    return replace(back, claim=0, crashes=max(SUSPECT, job.crashes), error=error)
+        return replace(_count_crash(job, Verb.RECLAIM, settings, error, now), claim=0)
+    back = _in_part(_give_back(job, Verb.RECLAIM), part_after_crash(job.id, job.part, job.call))
+    return replace(back, claim=0, crashes=max(SUSPECT_CRASHES, job.crashes), error=error)
 
 
-def returned(job: Job) -> Job:
-    """The claim's reply never reached its worker: nothing ran, nothing is counted."""
-    return replace(_given_back(job, Verb.RECLAIM), claim=0)
+def return_unrun_job(job: Job) -> Job:
+    """Returns the job as ready again, because the reply to its claim never reached the worker. The job did
+    not run, so no attempt or crash is counted."""
+    return replace(_give_back(job, Verb.RECLAIM), claim=0)
 
 
-def cancelled(job: Job, reason: str, now: float) -> Job:
-    return replace(_ended(job, Verb.CANCEL, State.CANCELLED, now, reason), claim=0)
+def cancel_job(job: Job, reason: str, now: float) -> Job:
+    return replace(_end_job(job, Verb.CANCEL, State.CANCELLED, now, reason), claim=0)
 
 
-def archived(job: Job, reason: str, now: float) -> Job:
-    return _ended(job, Verb.ARCHIVE, State.FAILED, now, reason)
+def archive_job(job: Job, reason: str, now: float) -> Job:
+    return _end_job(job, Verb.ARCHIVE, State.FAILED, now, reason)
 
 
-def retried(job: Job, now: float) -> Job:
-    """An operator's retry starts a new generation with its counts at zero."""
+def retry_job(job: Job, now: float) -> Job:
+    """Returns the job in a new generation, ready and with all counts at zero, because an operator retried
+    it."""
     return replace(
-        _unexcused(_with_extra(_in_part(job, ""), ())),
-        state=require(Verb.RETRY, job.state, State.READY),
+        _without_excuses(_defer_needs(_in_part(job, ""), ())),
+        state=require_legal(Verb.RETRY, job.state, State.READY),
         generation=job.generation + 1,
         attempts=0,
         crashes=0,
@@ -263,68 +266,98 @@ def retried(job: Job, now: float) -> Job:
     )
 
 
-def run_now(job: Job, now: float) -> Job:
-    return replace(job, state=require(Verb.RUN, job.state, State.READY), due=now)
+def run_job_now(job: Job, now: float) -> Job:
+    return replace(job, state=require_legal(Verb.RUN, job.state, State.READY), due=now)
 
 
-def _postponed(job: Job, delay: float, now: float) -> Job:
+def _postpone(job: Job, delay: float, now: float) -> Job:
     after = State.SCHEDULED if delay > 0 else State.READY
-    return replace(job, state=require(Verb.SETTLE, job.state, after), due=now + delay, unknown_for=0.0)
+    return replace(job, state=require_legal(Verb.SETTLE, job.state, after), due=now + delay, unknown_for=0.0)
 
 
-def _given_back(job: Job, verb: Verb) -> Job:
-    return replace(job, state=require(verb, job.state, State.READY))
+def _give_back(job: Job, verb: Verb) -> Job:
+    return replace(job, state=require_legal(verb, job.state, State.READY))
 
 
 def _in_part(job: Job, part: str) -> Job:
-    """Each part of a split batch has a lane of its own, and keeps to it: what spoiled a batch would spoil
-    the next one."""
+    """Returns the job in the lane of a `part` of a split batch; '' is no part. Jobs of a failed batch stay
+    separate from other batches, because the item that broke their batch would break another one too. A job
+    without batching does not change."""
     if job.batching is None or job.part == part:
         return job
-    return replace(job, part=part, lane=needs.lane_of(job.key, job.needs, job.task, part))
+    return replace(job, part=part, lane=needs.lane_name(job.key, job.needs, job.task, part))
 
 
-def _with_extra(job: Job, extra: tuple[Need, ...]) -> Job:
-    """It stands behind all pools it waits for. Whoever begins anew asks anew; whoever is given back in its
-    old place still waits for the same."""
-    if job.extra == extra:
+def _defer_needs(job: Job, deferred: tuple[Need, ...]) -> Job:
+    """Returns the job with `deferred` as the units that its next claim must reserve besides its own needs.
+    The job moves to the lane of all pools that it now needs. If the job starts from the beginning, `deferred`
+    is empty, because its handler will ask for the units again."""
+    if job.deferred_needs == deferred:
         return job
-    return replace(job, extra=extra, lane=needs.lane_of(job.key, needs.together(job.needs, extra)))
+    lane = needs.lane_name(job.key, needs.combine_needs(job.needs, deferred))
+    return replace(job, deferred_needs=deferred, lane=lane)
 
 
-def _released(job: Job, outcome: Release, now: float) -> Job:
+def _apply_release(job: Job, outcome: JobRelease, now: float) -> Job:
     if outcome.unknown:
-        return _unknown(job, now)
-    back = _given_back(job, Verb.SETTLE)
-    return replace(back, needs=needs.with_excuses(job.needs, excuses(job) + 1)) if outcome.excused else back
+        return _postpone_unknown_task(job, now)
+    back = _give_back(job, Verb.SETTLE)
+    return (
+        replace(back, needs=needs.with_excuse_count(job.needs, excuse_count(job) + 1))
+        if outcome.excused
+        else back
+    )
 
 
-def excuses(job: Job | Claimed) -> int:
-    """How many attempts in a row a reported refusal has decided."""
+def excuse_count(job: Job | ClaimedJob) -> int:
+    """Returns how many attempts in a row did not count, because the handler had reported a refusal before it
+    failed."""
     return job.needs[0].excused if job.needs else 0
 
 
-def _unexcused(job: Job) -> Job:
-    return job if excuses(job) == 0 else replace(job, needs=needs.with_excuses(job.needs, 0))
+def _without_excuses(job: Job) -> Job:
+    return job if excuse_count(job) == 0 else replace(job, needs=needs.with_excuse_count(job.needs, 0))
 
 
-def _unknown(job: Job, now: float) -> Job:
-    """No worker here knows the task: offer it to others, ever less often, for a day. The day is
-    added up from the waits, so that stepping the clock does not end it. Its note says who did not."""
-    if job.unknown_for >= UNKNOWN_TASK_PATIENCE:
+def _postpone_unknown_task(job: Job, now: float) -> Job:
+    """Returns the job postponed, because its worker does not know the task. The waits grow, and when they add
+    up to one day, the job fails. The wall clock does not decide this, because it may be set. The job's note
+    names the worker."""
+    if job.unknown_for >= UNKNOWN_TASK_SECONDS:
         error = Error("UnknownTask", f"no worker knew the task {job.task!r} for 24 hours")
-        return replace(_ended(job, Verb.SETTLE, State.FAILED, now, UNKNOWN_TASK), error=error)
+        return replace(_end_job(job, Verb.SETTLE, State.FAILED, now, UNKNOWN_TASK), error=error)
     wait = min(30.0, 1.0 + job.unknown_for / 10)
     note = f"worker {job.worker} does not know this task"
-    return replace(_postponed(job, wait, now), unknown_for=job.unknown_for + wait, note=note)
+    return replace(_postpone(job, wait, now), unknown_for=job.unknown_for + wait, note=note)
 
 
-def _crashed(job: Job, verb: Verb, settings: QueueSettings, error: Error, now: float) -> Job:
+def _count_crash(job: Job, verb: Verb, settings: QueueSettings, error: Error, now: float) -> Job:
     counted = replace(job, crashes=job.crashes + 1, error=error)
     if counted.crashes >= settings.crash_limit:
-        return _ended(counted, verb, State.FAILED, now, POISON)
-    return _given_back(counted, verb)
+        return _end_job(counted, verb, State.FAILED, now, POISON)
+    return _give_back(counted, verb)
 
 
-def _ended(job: Job, verb: Verb, state: State, now: float, reason: str | None) -> Job:
-    return replace(job, state=require(verb, job.state, state), finished=now, reason=reason)
+def _end_job(job: Job, verb: Verb, state: State, now: float, reason: str | None) -> Job:
+    return replace(job, state=require_legal(verb, job.state, state), finished=now, reason=reason)
+
+
+_KEPT_FIELDS = ("priority", "key", "timeout", "trace", "tags")
+"""The fields that a rejected job keeps. Start, expiry, unique key and pools are left out: they begin to
+apply when a job is created."""
+
+
+def rejected_job(new: NewJob, queue: str, seq: int, now: float, error: Error) -> Job:
+    """Returns a refused request as a failed job. Valid fields are kept, so that a retry has the key, timeout
+    and priority that the request asked for. Invalid fields are dropped."""
+    new_job = NewJob(
+        id=new.id, task=new.task, payload=new.payload.decode(errors="replace").encode(), flow=new.flow
+    )
+    good = {field: value for field in _KEPT_FIELDS if _is_valid_field(field, value := getattr(new, field))}
+    job = create_job(replace(new_job, **good), queue, seq, now)
+    return replace(job, state=State.FAILED, finished=now, error=error, reason=REFUSED)
+
+
+def _is_valid_field(field: str, value: object) -> bool:
+    alone = replace(NewJob(id="-", task="-", payload=b"{}"), **{field: value})
+    return problem_with_group(JobGroup("-", (alone,))) is None

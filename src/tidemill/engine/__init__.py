@@ -1,6 +1,6 @@
-"""The verbs, applied to records in memory: what every store does, without any input or output.
+"""The engine: the rules of every store as functions on records in memory, without any I/O.
 
-The memory store keeps its records for good. A store with a server looks up the rows a verb needs, lets the
-verb run on them (`workspace`), and writes what became of them. So there is one claim, one settlement and one
-ledger, whatever keeps the jobs.
-"""
+Each function implements one method of the contract, such as claim or settle. The memory store keeps its
+records between calls. A database store loads the rows that a method needs, runs the function on them
+(`transaction_records`) and writes the changes. All stores therefore share one implementation of claim, settle
+and the pool ledger."""

@@ -1,4 +1,4 @@
-"""What a step made of the rows it looked up: all a store has to write."""
+"""The changes that an engine function made to loaded rows: everything that a database store has to write."""
 
 from __future__ import annotations
 
@@ -9,68 +9,73 @@ import msgspec
 
 from tidemill.contract.reader import AttemptRecord, LogLine
 from tidemill.core.accounts import Account
-from tidemill.core.checkpoints import Checkpoint, Step
-from tidemill.core.courses import Course, Kind
-from tidemill.core.job import Job
-from tidemill.core.ledger import PLACE, Reserved, Shut
-from tidemill.core.pool_history import Remark
-from tidemill.engine import wants
-from tidemill.engine.ledger import Claim, Left, Pool
-from tidemill.engine.looked import LookedQueue
-from tidemill.engine.records import KnownWorker, Remembered, Stir
-from tidemill.engine.tables import Table
-from tidemill.engine.wants import LaneRow, QueueRow, Rows, Want
-from tidemill.engine.workspace import Workspace
+from tidemill.core.checkpoints import Checkpoint, StepKey
+from tidemill.core.documents import Document, DocumentKind
+from tidemill.core.jobs import Job
+from tidemill.core.ledger import AccountKey, HeldReservation, LaneBlock
+from tidemill.core.pool_reports import PoolHistoryEntry
+from tidemill.engine import queries
+from tidemill.engine.ledger import AbandonedClaim, ClaimKey, PoolRecord
+from tidemill.engine.loaded_tables import LoadedTable
+from tidemill.engine.queries import LaneRow, QueueSettingsRow, RowQuery, Rows
+from tidemill.engine.records import KnownId, KnownWorker, WorkMark
+from tidemill.engine.transaction_records import LoadedQueue, Workspace
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Moved(msgspec.Struct, frozen=True):
-    """`before` is None for a job that comes into being, `after` for one that is gone: with it go its logs,
-    attempts and checkpoints."""
+class JobUpdate(msgspec.Struct, frozen=True):
+    """The change of one job. `before` is None for a new job. `after` is None for a deleted job; its logs,
+    attempts and checkpoints are deleted with it."""
 
     before: Job | None
     after: Job | None
 
 
 class Changes(msgspec.Struct, kw_only=True):
-    """None stands for a row that goes. `read` is what the step rests on.
+    """The rows that a store has to write after an engine function has run. In a mapping, the value None means
+    that the row has to be deleted. `read` are the queries whose answers the function has used.
 
-    jobs: where they stand in lanes, orders, counts and indexes is the store's to keep, by their fields.
-    queues: new ones, and those of which something was set; `groups` of the row mean nothing here.
-    lanes: new, changed or forgotten ones, by queue and lane; `jobs` of the row mean nothing here.
-    groups: marks on groups of lanes, by queue and group.
-    arrivals: those that were admitted.
-    courses: with one that goes goes all that has stirred it.
-    stirs: to be added, each with a number of its own, but for courses there are none of. taken: numbers of
-    those that go.
-    attempts, logs: to be added to what is kept of each job.
-    history, pool_history: to be added, by queue or pool and minute.
-    picked: to be added to the picks.
-    """
+    - `jobs`: new, changed and deleted jobs. From their fields the store updates lanes, sort orders,
+      counts and indexes.
+    - `queues`: new and changed queues. The field `groups` of these rows is not used.
+    - `lanes`: new, changed and deleted lanes, by queue and lane. The field `jobs` of these rows is not
+      used.
+    - `groups`: blocks on groups of lanes, by queue and group.
+    - `arrivals`: the numbers of the arrivals that became jobs. The store deletes these arrivals.
+    - `documents`: new, changed and deleted documents. The worklist entries of a deleted document are
+      deleted with it.
+    - `work_marks`: worklist entries to add. The store numbers each of them, and skips entries of
+      documents that do not exist.
+    - `taken`: numbers of worklist entries to delete.
+    - `left`: abandoned claims (`engine.ledger.AbandonedClaim`).
+    - `attempts`, `logs`: records to add, by job.
+    - `history`, `pool_history`: counters to add, by queue or pool and minute.
+    - `picked`: how many turns lanes got; the store adds this number to its turn counter.
+    - `topics`: topics that get a wake-up after the commit."""
 
-    read: tuple[Want, ...]
-    jobs: list[Moved]
-    remembered: dict[str, Remembered]
-    queues: dict[str, QueueRow]
+    read: tuple[RowQuery, ...]
+    jobs: list[JobUpdate]
+    known_ids: dict[str, KnownId]
+    queues: dict[str, QueueSettingsRow]
     lanes: dict[tuple[str, str], LaneRow | None]
-    groups: dict[tuple[str, str], Shut | None]
+    groups: dict[tuple[str, str], LaneBlock | None]
     arrivals: list[int]
     workers: dict[str, KnownWorker]
     checkpoints: dict[str, tuple[Checkpoint, ...]]
-    courses: dict[tuple[Kind, str], Course | None]
-    stirs: list[Stir]
+    documents: dict[tuple[DocumentKind, str], Document | None]
+    work_marks: list[WorkMark]
     taken: list[int]
-    pools: dict[str, Pool]
-    accounts: dict[PLACE, Account]
-    reserved: dict[Claim, tuple[Reserved, ...]]
-    left: dict[Claim, Left | None]
-    unheard: dict[Claim, float | None]
+    pools: dict[str, PoolRecord]
+    accounts: dict[AccountKey, Account]
+    reserved: dict[ClaimKey, tuple[HeldReservation, ...]]
+    left: dict[ClaimKey, AbandonedClaim | None]
+    unconfirmed_units: dict[ClaimKey, float | None]
     attempts: dict[str, list[AttemptRecord]]
     logs: dict[str, list[LogLine]]
     history: dict[tuple[str, float], dict[str, int]]
-    pool_history: dict[tuple[str, float], Remark]
+    pool_history: dict[tuple[str, float], PoolHistoryEntry]
     picked: int
     topics: tuple[str, ...]
 
@@ -81,107 +86,120 @@ class Changes(msgspec.Struct, kw_only=True):
         )
 
 
-def changes_of(space: Workspace, rows: Rows) -> Changes:
-    """The step is over."""
-    space.end_step()
-    books = space.books
-    queues = {name: queue for name, queue in space.queues.after() if isinstance(queue, LookedQueue)}
+def collect_changes(space: Workspace, rows: Rows) -> Changes:
+    """Compares the workspace with the loaded rows after an engine function has run. Returns everything that
+    the store has to write."""
+    space.forget_empty_lanes()
+    pool_ledger = space.pool_ledger
+    queues = {name: queue for name, queue in space.queues.after() if isinstance(queue, LoadedQueue)}
     return Changes(
-        read=tuple(space.looked.read),
-        jobs=_moved(space.jobs, rows),
-        remembered=_written(space.memory, rows, wants.Recalled),
-        queues=_queues(queues, rows),
-        lanes=_lanes(queues, rows),
-        groups=_marked(queues, rows),
-        arrivals=[seq for seq, left in space.arrivals.after() if left is None and rows[wants.ArrivalOf(seq)]],
-        workers=_written(space.workers, rows, wants.WorkerOf),
-        checkpoints=_checkpoints(space.checkpoints, rows),
-        courses=_changed(space.courses, rows, lambda at: wants.CourseOf(*at)),
-        stirs=space.stirred,
+        read=tuple(space.loaded.read),
+        jobs=_job_updates(space.jobs, rows),
+        known_ids=_written_rows(space.memory, rows, queries.KnownIdByRequest),
+        queues=_queue_changes(queues, rows),
+        lanes=_lane_changes(queues, rows),
+        groups=_group_changes(queues, rows),
+        arrivals=[
+            seq for seq, left in space.arrivals.after() if left is None and rows[queries.ArrivalBySeq(seq)]
+        ],
+        workers=_written_rows(space.workers, rows, queries.WorkerById),
+        checkpoints=_checkpoint_changes(space.checkpoints, rows),
+        documents=_changed_rows(space.documents, rows, lambda at: queries.DocumentById(*at)),
+        work_marks=space.work_items,
         taken=space.taken,
-        pools=_written(books.pools, rows, wants.PoolOf),
-        accounts=_written(books.accounts, rows, wants.AccountOf),
-        reserved=_reserved(books.reserved, rows),
-        left=dict(books.left.after()),
-        unheard=_changed(books.unheard, rows, wants.UnheardOf),
-        attempts={job: list(kept) for job, kept in space.attempts.items()},
-        logs={job: [line for of in kept.values() for line in of] for job, kept in space.logs.items()},
+        pools=_written_rows(pool_ledger.pools, rows, queries.PoolByName),
+        accounts=_written_rows(pool_ledger.accounts, rows, queries.AccountByKey),
+        reserved=_reservation_changes(pool_ledger.reserved, rows),
+        left=dict(pool_ledger.left.after()),
+        unconfirmed_units=_changed_rows(pool_ledger.unconfirmed_units, rows, queries.UnconfirmedSince),
+        attempts={job: list(entries) for job, entries in space.attempts.items()},
+        logs={job: [line for of in entries.values() for line in of] for job, entries in space.logs.items()},
         history={(name, at): dict(of) for name, queue in queues.items() for at, of in queue.history.items()},
         pool_history={
-            (pool, at): of for pool, minutes in books.history.items() for at, of in minutes.items()
+            (pool, at): of for pool, minutes in pool_ledger.history.items() for at, of in minutes.items()
         },
         picked=space.picked,
         topics=tuple(space.topics),
     )
 
 
-def _moved(jobs: Table[str, Job], rows: Rows) -> list[Moved]:
+def _job_updates(jobs: LoadedTable[str, Job], rows: Rows) -> list[JobUpdate]:
     return [
-        Moved(before, after) for id_, after in jobs.after() if after != (before := rows.get(wants.JobOf(id_)))
+        JobUpdate(before, after)
+        for id_, after in jobs.after()
+        if after != (before := rows.get(queries.JobById(id_)))
     ]
 
 
-def _queues(queues: Mapping[str, LookedQueue], rows: Rows) -> dict[str, QueueRow]:
-    """Those that are new, too."""
-    settings = {name: QueueRow(one.declared, one.override, one.pause) for name, one in queues.items()}
-    before = {name: rows.get(wants.QueueOf(name)) for name in queues}
-    return {name: row for name, row in settings.items() if row != _settings(before[name])}
+def _queue_changes(queues: Mapping[str, LoadedQueue], rows: Rows) -> dict[str, QueueSettingsRow]:
+    """Returns the new queues and the queues whose settings, override or pause changed, by name."""
+    settings = {
+        name: QueueSettingsRow(queue.declared, queue.override, queue.pause) for name, queue in queues.items()
+    }
+    before = {name: rows.get(queries.QueueByName(name)) for name in queues}
+    return {name: row for name, row in settings.items() if row != _queue_settings_row(before[name])}
 
 
-def _lanes(queues: Mapping[str, LookedQueue], rows: Rows) -> dict[tuple[str, str], LaneRow | None]:
+def _lane_changes(queues: Mapping[str, LoadedQueue], rows: Rows) -> dict[tuple[str, str], LaneRow | None]:
     return {
         (name, lane): row
         for name, queue in queues.items()
         for lane, row in queue.lanes.after().items()
-        if row != _without_jobs(rows.get(wants.LaneOf(name, lane)))
+        if row != _lane_row_without_jobs(rows.get(queries.LaneByName(name, lane)))
     }
 
 
-def _marked(queues: Mapping[str, LookedQueue], rows: Rows) -> dict[tuple[str, str], Shut | None]:
+def _group_changes(queues: Mapping[str, LoadedQueue], rows: Rows) -> dict[tuple[str, str], LaneBlock | None]:
     return {
         (name, group): mark
         for name, queue in queues.items()
-        for group, mark in _marks(rows.get(wants.QueueOf(name)) or QueueRow(), queue).items()
+        for group, mark in _changed_group_blocks(
+            rows.get(queries.QueueByName(name)) or QueueSettingsRow(), queue
+        ).items()
     }
 
 
-def _checkpoints(table: Table[str, dict[Step, Checkpoint]], rows: Rows) -> dict[str, tuple[Checkpoint, ...]]:
+def _checkpoint_changes(
+    table: LoadedTable[str, dict[StepKey, Checkpoint]], rows: Rows
+) -> dict[str, tuple[Checkpoint, ...]]:
     return {
         job: after
-        for job, kept in table.after()
-        if (after := tuple((kept or {}).values())) != tuple(rows[wants.StepsOf(job)] or ())
+        for job, checkpoints in table.after()
+        if (after := tuple((checkpoints or {}).values())) != tuple(rows[queries.JobCheckpoints(job)] or ())
     }
 
 
-def _reserved(table: Table[Claim, list[Reserved]], rows: Rows) -> dict[Claim, tuple[Reserved, ...]]:
+def _reservation_changes(
+    table: LoadedTable[ClaimKey, list[HeldReservation]], rows: Rows
+) -> dict[ClaimKey, tuple[HeldReservation, ...]]:
     return {
         claim: reserved
         for claim, held in table.after()
-        if (reserved := tuple(held or ())) != tuple(rows.get(wants.ReservedBy(claim)) or ())
+        if (reserved := tuple(held or ())) != tuple(rows.get(queries.ClaimReservations(claim)) or ())
     }
 
 
-def _changed(table: Table[K, V], rows: Rows, want: Callable[[K], Want]) -> dict[K, V | None]:
-    return {key: value for key, value in table.after() if value != rows.get(want(key))}
+def _changed_rows(table: LoadedTable[K, V], rows: Rows, query: Callable[[K], RowQuery]) -> dict[K, V | None]:
+    return {key: value for key, value in table.after() if value != rows.get(query(key))}
 
 
-def _written(table: Table[K, V], rows: Rows, want: Callable[[K], Want]) -> dict[K, V]:
-    """Of rows that no step takes away."""
-    changed = _changed(table, rows, want)
+def _written_rows(table: LoadedTable[K, V], rows: Rows, query: Callable[[K], RowQuery]) -> dict[K, V]:
+    """Returns the rows of `table` that were added or changed. Store methods delete no rows of this table."""
+    changed = _changed_rows(table, rows, query)
     return {key: row for key, row in changed.items() if row is not None}
 
 
-def _settings(row: QueueRow | None) -> QueueRow | None:
-    return None if row is None else QueueRow(row.declared, row.override, row.pause)
+def _queue_settings_row(row: QueueSettingsRow | None) -> QueueSettingsRow | None:
+    return None if row is None else QueueSettingsRow(row.declared, row.override, row.pause)
 
 
-def _without_jobs(row: LaneRow | None) -> LaneRow | None:
-    return None if row is None else LaneRow(row.served, row.shut, row.lacks, row.ripe)
+def _lane_row_without_jobs(row: LaneRow | None) -> LaneRow | None:
+    return None if row is None else LaneRow(row.served, row.block, row.missing_jobs, row.batch_due)
 
 
-def _marks(before: QueueRow, queue: LookedQueue) -> dict[str, Shut | None]:
-    known = {group: row.shut for group, row in before.groups.items() if row.shut is not None}
-    now = queue.lanes.shut_groups
+def _changed_group_blocks(before: QueueSettingsRow, queue: LoadedQueue) -> dict[str, LaneBlock | None]:
+    known = {group: row.block for group, row in before.groups.items() if row.block is not None}
+    now = queue.lanes.blocked_groups
     return {
         group: now.get(group) for group in known.keys() | now.keys() if now.get(group) != known.get(group)
     }

@@ -1,62 +1,68 @@
-"""Checkpoints: what a job's steps have begun and brought home."""
+"""Store methods for checkpoints: steps of jobs that began, and their results."""
 
 from __future__ import annotations
 
 from tidemill.core import checkpoints as core
-from tidemill.core.checkpoints import Beginning, Checkpoint, OnUnknown, Step, Try
+from tidemill.core.checkpoints import Checkpoint, OnUnknown, StepAttempt, StepKey, StepStart
 from tidemill.core.claims import is_current
-from tidemill.core.outcomes import Answer
+from tidemill.core.outcomes import WriteAnswer
 from tidemill.engine.records import Records
 
 
-def begin(records: Records, job_id: str, by: Try, step: Step, on_unknown: OnUnknown) -> Beginning:
-    """K3."""
+def begin_step(
+    records: Records, job_id: str, by: StepAttempt, step: StepKey, on_unknown: OnUnknown
+) -> StepStart:
+    """Stores that a step is about to make the paid call `by` (K3). The result says whether to make the call,
+    or has the stored result. If an earlier call has no result, `on_unknown` decides whether to call again."""
     job = records.jobs.get(job_id)
     if job is None or not is_current(job, by.fence, by.claim):
-        return core.STALE
-    kept = records.checkpoints.setdefault(job_id, {})
-    answer, kept[step] = core.begun(kept.get(step), step, by, on_unknown, records.clock.wall())
+        return core.STALE_START
+    checkpoints = records.checkpoints.setdefault(job_id, {})
+    answer, checkpoints[step] = core.start_step(
+        checkpoints.get(step), step, by, on_unknown, records.clock.wall()
+    )
     return answer
 
 
-def forget(records: Records, job_id: str, by: Try, step: Step) -> None:
-    """K4."""
-    kept = records.checkpoints.get(job_id, {})
-    after = core.forgotten(kept.get(step), by)
+def forget_step(records: Records, job_id: str, by: StepAttempt, step: StepKey) -> None:
+    """Deletes the record that a step began, because its call was not paid (K4). `by` identifies the call."""
+    checkpoints = records.checkpoints.get(job_id, {})
+    after = core.forget_step(checkpoints.get(step), by)
     if after is not None:
-        kept[step] = after
+        checkpoints[step] = after
     else:
-        kept.pop(step, None)
+        checkpoints.pop(step, None)
 
 
-def keep(
-    records: Records, job_id: str, by: Try, step: Step, result: bytes, *, paid: bool
-) -> tuple[Answer, bytes]:
-    """K5."""
+def keep_step(
+    records: Records, job_id: str, by: StepAttempt, step: StepKey, result: bytes, *, paid: bool
+) -> tuple[WriteAnswer, bytes]:
+    """Stores the first result of a step (K5). Returns OK, AGAIN (it has a result), STALE (old claim; not
+    checked if the call was `paid`) or GONE (no such job), and the result that is stored now."""
     job = records.jobs.get(job_id)
     if job is None:
-        return Answer.GONE, result
+        return WriteAnswer.GONE, result
     if not paid and not is_current(job, by.fence, by.claim):
-        return Answer.STALE, result
-    kept = records.checkpoints.setdefault(job_id, {})
-    answer, after = core.kept(kept.get(step), step, by, result, paid, records.clock.wall())
-    kept[step] = after
+        return WriteAnswer.STALE, result
+    checkpoints = records.checkpoints.setdefault(job_id, {})
+    answer, after = core.keep_result(checkpoints.get(step), step, by, result, paid, records.clock.wall())
+    checkpoints[step] = after
     return answer, after.result or result
 
 
-def every(records: Records, job_id: str) -> list[Checkpoint]:
-    """K6."""
+def list_checkpoints(records: Records, job_id: str) -> list[Checkpoint]:
+    """Returns the checkpoints of a job, in the order in which their steps first began (K6)."""
     return list(records.checkpoints.get(job_id, {}).values())
 
 
-def result(records: Records, job_id: str, step: Step) -> bytes | None:
-    """K7."""
+def step_result(records: Records, job_id: str, step: StepKey) -> bytes | None:
+    """Returns the result of a step; None if there is none (K7)."""
     known = records.checkpoints.get(job_id, {}).get(step)
     return None if known is None else known.result
 
 
-def forget_begun(records: Records, job_id: str) -> None:
-    """K2, for a retry by hand."""
-    kept = records.checkpoints.get(job_id, {})
-    for step in [step for step, known in kept.items() if known.result is None]:
-        del kept[step]
+def forget_unfinished(records: Records, job_id: str) -> None:
+    """Deletes the checkpoints of a job that have no result. Called for an operator's retry (K2)."""
+    checkpoints = records.checkpoints.get(job_id, {})
+    for step in [step for step, known in checkpoints.items() if known.result is None]:
+        del checkpoints[step]

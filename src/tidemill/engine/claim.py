@@ -1,4 +1,4 @@
-"""claim: ready jobs go into a worker's hands."""
+"""The store method `claim`: gives ready jobs to a worker if their queue, key and pools allow it."""
 
 from __future__ import annotations
 
@@ -9,48 +9,139 @@ from math import isfinite
 
 from msgspec.structs import replace
 
-from tidemill.contract.jobs import PROMOTE_AT_ONCE
-from tidemill.core import extras, lanes, transitions
-from tidemill.core.batching import by_calls
-from tidemill.core.claims import Claimed, ClaimRequest, Claims
-from tidemill.core.job import Job
-from tidemill.core.ledger import Reserved, Stopped
-from tidemill.core.needs import key_of
+from tidemill.contract.jobs import MAX_PROMOTED_PER_CLAIM
+from tidemill.core import batch_start, lane_selection, late_calls, ledger, transitions
+from tidemill.core.batch_start import BatchStart, BatchWait
+from tidemill.core.batching import BatchPolicy, group_by_call
+from tidemill.core.claims import ClaimedJob, ClaimRequest, ClaimResult
+from tidemill.core.jobs import Job
+from tidemill.core.lane_selection import BlockScope, LaneSelection, PeekJobs
+from tidemill.core.ledger import ClaimDenial, HeldReservation
+from tidemill.core.needs import lane_key
 from tidemill.core.states import FINAL, State
-from tidemill.engine.gates import Gates
 from tidemill.engine.lanes import open_lane
-from tidemill.engine.moves import move
+from tidemill.engine.ledger import PoolLedger
 from tidemill.engine.queue import Queue
-from tidemill.engine.records import KnownWorker, Records, stranger
+from tidemill.engine.records import KnownWorker, Records, move_job, unknown_worker
+
+
+class PoolAdmission:
+    """Decides during a claim which calls of one queue may start. A call may start if the concurrency limit of
+    its key allows it and its pools have enough free units. The object collects the reservations of the calls
+    that start, and the denials of pools.
+
+    `taken` maps the id of each call's first job to the reservations of the call. `calls` maps the id of each
+    job of a batch to the id of the first job of its call."""
+
+    def __init__(self, pool_ledger: PoolLedger, queue: Queue) -> None:
+        self._ledger, self._queue = pool_ledger, queue
+        self._started: Counter[str] = Counter()
+        self._denials: dict[str, ClaimDenial] = {}
+        self._batch_waits: dict[str, BatchWait] = {}
+        self.taken: dict[str, tuple[HeldReservation, ...]] = {}
+        self.calls: dict[str, str] = {}
+        self._called_lanes: set[str] = set()
+
+    def admits(self, job: Job, ahead: PeekJobs[Job], most: int) -> int | BlockScope:
+        """Starts a call with the first job of a lane, if its key and its pools allow it. Returns how many
+        jobs start in it. If none can start, returns whether only the lane or its whole group must wait.
+
+        `ahead` reads the next jobs of the lane; at most `most` jobs may start. The limit of a key is checked
+        here, over all lanes of the queue, because several lanes can have the same key."""
+        most = int(min(most, self._queue.room_in(job.key) - self._started[job.key]))
+        if most <= 0:
+            return BlockScope.LANE_BLOCKED
+        answer = self._start(job, ahead, most)
+        if isinstance(answer, BatchWait):
+            self._batch_waits[job.lane] = answer
+            return BlockScope.LANE_BLOCKED
+        if isinstance(answer, ClaimDenial):
+            gate = answer.gate(job.lane)
+            at = self._queue.lanes.group(job.lane) if gate is BlockScope.GROUP_BLOCKED else job.lane
+            self._denials[at] = answer
+            return gate
+        self.taken[job.id] = answer.reserved
+        self._started[job.key] += answer.jobs
+        return answer.jobs
+
+    def _start(self, job: Job, ahead: PeekJobs[Job], most: int) -> BatchWait | ClaimDenial | BatchStart:
+        if job.batching is not None:
+            return self._start_batch(job.batching, ahead(job.batching.max_items), most)
+        lane = (self._queue.name, job.lane)
+        answer = late_calls.reserve_for_job(self._ledger, job, self._ledger.now(), lane)
+        return answer if isinstance(answer, ClaimDenial) else BatchStart(1, answer)
+
+    def _start_batch(
+        self, rule: BatchPolicy, waiting: Sequence[Job], most: int
+    ) -> BatchWait | ClaimDenial | BatchStart:
+        """Starts a batch call with the first of the `waiting` jobs, or returns why no call can start now (B1
+        to B4). The call has at most `most` jobs. If jobs of the lane are left over, they begin a new waiting
+        period for further jobs."""
+        lane, now = waiting[0].lane, self._ledger.now()
+        answer = batch_start.start_batch(
+            self._ledger,
+            rule,
+            waiting,
+            most,
+            lambda job: transitions.is_expired(job, now.wall),
+            None if lane in self._called_lanes else self._queue.lanes.batch_due_at(lane),
+            now,
+            (self._queue.name, lane),
+        )
+        if isinstance(answer, BatchStart):
+            self._called_lanes.add(lane)
+            self.calls.update((job.id, waiting[0].id) for job in waiting[: answer.jobs])
+        return answer
+
+    def block_lanes(self, selection: LaneSelection[Job]) -> None:
+        """Blocks the lanes and groups to which a pool denied units, and the lanes whose batches wait for more
+        jobs (P12, B2). A lane that only waits for the concurrency limit of its key is not blocked."""
+        for name in selection.blocked_lanes:
+            if name in self._batch_waits:
+                batch_wait = self._batch_waits[name]
+                self._queue.lanes.block(
+                    name, batch_wait.lane_block(self._ledger.now().boot), batch_wait.missing_jobs
+                )
+            elif name in self._denials:
+                self._queue.lanes.block(name, self._make_block(name, 0))
+        for group, priority in selection.blocked_groups.items():
+            self._queue.lanes.blocked_groups[group] = self._make_block(group, priority)
+
+    def _make_block(self, name: str, priority: int) -> ledger.LaneBlock:
+        denial = self._denials[name]
+        override_end = self._ledger.override_ends(denial.need.pool)
+        return ledger.make_block(denial, priority, override_end, self._ledger.now())
+
 
 UNLIMITED = 2**62
 
 
-class Claiming:
-    """One claim under way. Fence and claim id are taken with its first job: a claim that finds
-    nothing takes neither, but its number counts."""
+class ClaimRun:
+    """One claim in progress. Fence and claim id are allocated with the first job, so a claim that finds no
+    job has neither."""
 
     def __init__(self, records: Records, request: ClaimRequest) -> None:
         self.records, self.request = records, request
         self.now, self.boot = records.clock.wall(), records.clock.boot()
         self.lease = self.boot + request.lease
         self.fence = self.claim = 0
-        self.jobs: list[Claimed] = []
+        self.jobs: list[ClaimedJob] = []
         self.calls = 0
 
     @property
     def left(self) -> int:
-        """A call of several jobs is one of the limit."""
+        """How many more calls may be claimed. A batch call of several jobs counts once."""
         return self.request.limit - self.calls
 
     def take(
-        self, job: Job, reserved: Sequence[Reserved] = (), call: str = "", *, company: bool = False
+        self, job: Job, reserved: Sequence[HeldReservation] = (), call: str = "", *, company: bool = False
     ) -> None:
-        """`call` is the first job of its batch; `company`: there are others."""
+        """Claims one job. `reserved`: the units reserved for its call. `call`: the id of the first job of its
+        batch call; '' without batching. `company=True`: other jobs share the call with this job."""
         self.calls += call in {"", job.id}
         if not self.jobs:
             self.fence, self.claim = self.records.next_fence(), self.records.entropy.claim_id()
-        claimed = transitions.claimed(
+        claimed = transitions.claim_job(
             job,
             fence=self.fence,
             claim=self.claim,
@@ -61,115 +152,122 @@ class Claiming:
             call=call,
             company=company,
         )
-        move(self.records, claimed, self.now)
+        move_job(self.records, claimed, self.now)
         if reserved:
-            self.records.books.hold((job.id, self.fence, self.claim), reserved)
-        self.jobs.append(transitions.in_hand(claimed))
+            self.records.pool_ledger.add_reservations((job.id, self.fence, self.claim), reserved)
+        self.jobs.append(transitions.claimed_job(claimed))
 
 
-def claim(records: Records, request: ClaimRequest) -> Claims:
-    """J30 to J39."""
-    records.end_step()
-    records.books.take_news()
+def claim(records: Records, request: ClaimRequest) -> ClaimResult:
+    """Claims jobs for a worker and returns them (J30 to J39)."""
+    records.forget_empty_lanes()
+    records.pool_ledger.take_pool_changes()
     if _is_repeated(records, request):
-        return _repeated(records, request)
-    claiming = Claiming(records, request)
+        return _repeated_claim(records, request)
+    run = ClaimRun(records, request)
     if request.ids is not None:
-        return _by_ids(claiming, request.ids)
+        return _claim_by_ids(run, request.ids)
     shares = [(records.queues[s.queue], s.jobs) for s in request.shares if s.queue in records.queues]
     queues = [queue for queue, _ in shares]
     for queue, jobs in shares:
-        queue.end_override(claiming.now)
-        _promote(records, queue, claiming.now)
-        queue.lanes.wake(claiming.boot)
-        _take_from(claiming, queue, jobs)
+        queue.end_override(run.now)
+        _promote_due(records, queue, run.now)
+        queue.lanes.wake(run.boot)
+        _take_from(run, queue, jobs)
     for queue in queues:
-        _take_from(claiming, queue, claiming.left)
-    more = any(_has_open_jobs(queue, claiming.now, claiming.boot) for queue in queues)
-    return Claims(
-        jobs=claiming.jobs,
+        _take_from(run, queue, run.left)
+    more = any(_has_open_jobs(queue, run.now, run.boot) for queue in queues)
+    return ClaimResult(
+        jobs=run.jobs,
         more=more,
-        next_due=next_due(queues, claiming.now, claiming.boot),
-        lingers=any(queue.lanes.lingers and not queue.closed(claiming.now) for queue in queues),
-        news=records.books.take_news(),
+        next_due=next_due(queues, run.now, run.boot),
+        batch_waits=any(queue.lanes.batch_waits and not queue.closed(run.now) for queue in queues),
+        pool_changes=records.pool_ledger.take_pool_changes(),
         waited=0.0,
     )
 
 
 def _is_repeated(records: Records, request: ClaimRequest) -> bool:
-    """Looks at the worker's last number, and notes this one. A worker that claims before its first
-    heartbeat is known from here on, with the claim's lease."""
+    """True if the worker sent this claim request before. A worker numbers its claim requests, and a number
+    that is not above the last stored one is a repetition. A new number is stored. A worker that claims before
+    its first heartbeat is stored too, with the lease of the claim."""
     known = records.workers.get(request.worker)
     if known is not None and request.number <= known.number:
         return True
     if known is None:
         known = KnownWorker(
-            stranger(request.worker, records.clock.wall()), records.clock.boot() + request.lease
+            unknown_worker(request.worker, records.clock.wall()), records.clock.boot() + request.lease
         )
     records.workers[request.worker] = replace(known, number=request.number)
     return False
 
 
-def _repeated(records: Records, request: ClaimRequest) -> Claims:
-    """J33: what the worker still holds of that claim, by seq, calls together. An older number than
-    the last is a late double: it too claims nothing. `more` and `next_due` are left to the next claim."""
+def _repeated_claim(records: Records, request: ClaimRequest) -> ClaimResult:
+    """Answers a claim request that was sent before: returns the jobs of that claim that the worker still
+    holds, sorted by sequence number (J33). Jobs of one call stay together. No new jobs are claimed. The
+    fields `more` and `next_due` of the result are not computed; the next claim reports them."""
     held = (records.jobs[id_] for id_ in records.running.of(request.worker))
     jobs = sorted((job for job in held if job.number == request.number), key=lambda job: job.seq)
-    return Claims(jobs=[transitions.in_hand(job) for job in by_calls(jobs)])
+    return ClaimResult(jobs=[transitions.claimed_job(job) for job in group_by_call(jobs)])
 
 
-def _promote(records: Records, queue: Queue, now: float) -> None:
-    """J30. A paused queue's jobs are promoted too: whether it is open is asked afterwards."""
-    due = list(islice(takewhile(lambda key: key[0] <= now, queue.scheduled.walk()), PROMOTE_AT_ONCE))
+def _promote_due(records: Records, queue: Queue, now: float) -> None:
+    """Makes due scheduled jobs of a queue ready, at most MAX_PROMOTED_PER_CLAIM (J30). A paused queue is
+    included; the pause is checked later."""
+    due = list(islice(takewhile(lambda key: key[0] <= now, queue.scheduled.walk()), MAX_PROMOTED_PER_CLAIM))
     for key in due:
-        move(records, transitions.promoted(records.jobs[key[-1]]), now)
+        move_job(records, transitions.promote_job(records.jobs[key[-1]]), now)
 
 
-def _take_from(claiming: Claiming, queue: Queue, share: int) -> None:
-    """Up to `share` calls, in the order of `core.lanes.pick` over all open lanes of the queue."""
-    limit = int(min(share, claiming.left, queue.room()))
-    if limit <= 0 or queue.closed(claiming.now):
+def _take_from(run: ClaimRun, queue: Queue, share: int) -> None:
+    """Claims up to `share` calls from the open lanes of a queue, in the order that `_select` returns. Expired
+    jobs are cancelled, and a job larger than its pool's limit moves into a lane of its own."""
+    limit = int(min(share, run.left, queue.room()))
+    if limit <= 0 or queue.closed(run.now):
         return
-    gates = Gates(claiming.records.books, queue) if queue.lanes.is_pooled else None
-    picked = _pick(claiming, queue, limit, gates)
-    claiming.records.picks = picked.picks
-    sizes = Counter(gates.calls.values()) if gates is not None else Counter[str]()
-    for job in picked.jobs:
-        if gates is None:
-            claiming.take(job)
+    admission = PoolAdmission(run.records.pool_ledger, queue) if queue.lanes.is_pooled else None
+    selection = _select(run, queue, limit, admission)
+    run.records.picks = selection.picks
+    sizes = Counter(admission.calls.values()) if admission is not None else Counter[str]()
+    for job in selection.jobs:
+        if admission is None:
+            run.take(job)
         else:
-            call = gates.calls.get(job.id, "")
-            claiming.take(job, gates.taken.get(job.id, ()), call, company=sizes[call] > 1)
-    for name, served in picked.served.items():
+            call = admission.calls.get(job.id, "")
+            run.take(job, admission.taken.get(job.id, ()), call, company=sizes[call] > 1)
+    for name, served in selection.served.items():
         queue.lanes.serve(name, served)
-    for job in picked.passed:
-        move(claiming.records, transitions.expired(job, claiming.now), claiming.now)
-    for job in picked.aside:
-        move(claiming.records, transitions.aside(job), claiming.now)
-    if gates is not None:
-        gates.shut(picked)
+    for job in selection.passed:
+        move_job(run.records, transitions.expire_job(job, run.now), run.now)
+    for job in selection.aside:
+        move_job(run.records, transitions.set_aside(job), run.now)
+    if admission is not None:
+        admission.block_lanes(selection)
     queue.lanes.forget_empty()
 
 
-def _pick(claiming: Claiming, queue: Queue, limit: int, gates: Gates | None) -> lanes.Picked[Job]:
-    """Each job taken makes at most one lane give way, so of each group the first `limit` lanes are offered,
-    and one more for each that gives way without a job."""
-    records = claiming.records
-    offered = {group: _open_lanes(queue, group) for group in _open_groups(queue, claiming.boot)}
+def _select(
+    run: ClaimRun, queue: Queue, limit: int, admission: PoolAdmission | None
+) -> lane_selection.LaneSelection[Job]:
+    """Selects the jobs to claim from a queue, at most `limit` calls. At first `limit` lanes of each group are
+    examined, which is enough if each can start a call. For each lane that cannot, or whose first job has
+    expired, one more lane of its group is examined."""
+    records = run.records
+    offered = {group: _open_lanes(queue, group) for group in _open_groups(queue, run.boot)}
 
     def fetch(name: str, offset: int, count: int) -> list[Job]:
         return [records.jobs[id_] for id_ in queue.lanes.ids(name, offset, count)]
 
     def passes(job: Job) -> bool:
-        return transitions.is_expired(job, claiming.now)
+        return transitions.is_expired(job, run.now)
 
-    return lanes.pick(
+    return lane_selection.select_jobs(
         [lane for group in offered.values() for lane in islice(group, limit)],
         limit,
         records.picks,
         fetch,
         passes,
-        admits=None if gates is None else gates.admits,
+        admits=None if admission is None else admission.admits,
         following=lambda group: next(offered[group], None),
         most=int(min(queue.room(), UNLIMITED)),
     )
@@ -179,11 +277,11 @@ def _open_groups(queue: Queue, boot: float) -> list[str]:
     return queue.lanes.open_groups(boot, queue.room_in)
 
 
-def _open_lanes(queue: Queue, group: str) -> Iterator[lanes.OpenLane]:
-    for place in queue.lanes.in_order(group):
-        room = int(min(queue.room_in(key_of(place[3])), UNLIMITED))
+def _open_lanes(queue: Queue, group: str) -> Iterator[lane_selection.OpenLane]:
+    for order_key in queue.lanes.in_order(group):
+        room = int(min(queue.room_in(lane_key(order_key[3])), UNLIMITED))
         if room > 0:
-            yield open_lane(place, room, group)
+            yield open_lane(order_key, room, group)
 
 
 def _has_open_jobs(queue: Queue, now: float, boot: float) -> bool:
@@ -193,9 +291,12 @@ def _has_open_jobs(queue: Queue, now: float, boot: float) -> bool:
 
 
 def next_due(queues: Iterable[Queue], now: float, boot: float) -> float | None:
-    """J38, P15, in seconds. A paused queue counts with the end of its pause, if it has one; an open
-    one with its next scheduled job, which may be due already when very many are, with the end of its
-    override, which may open a limit, and with the end of what its jobs wait for."""
+    """Returns the seconds until a claim from these queues may find new jobs; None if nothing is expected
+    (J38, P15).
+
+    For a paused queue this is the end of the pause, if it has one. For an open queue it is the earliest of
+    three times: its next scheduled job, the end of its override (which may raise a limit), and the next end
+    of a block on its lanes. It is 0 if more jobs are due than one claim promotes."""
     times: list[float] = []
     waits: list[float] = []
     for queue in queues:
@@ -212,26 +313,26 @@ def next_due(queues: Iterable[Queue], now: float, boot: float) -> float | None:
     return max(0.0, min(waits)) if waits else None
 
 
-def _by_ids(claiming: Claiming, ids: tuple[str, ...]) -> Claims:
-    """J37, B8. A job that is due counts as ready; one that has ended is gone. Which lane's turn it
-    is does not change: a transport has its own order."""
+def _claim_by_ids(run: ClaimRun, ids: tuple[str, ...]) -> ClaimResult:
+    """Claims the jobs with the given ids (J37, B8), also scheduled jobs that are due. Jobs that ended or do
+    not exist are listed as missing, other jobs that cannot start as blocked. No lane uses up a turn."""
     blocked: list[str] = []
-    gone: list[str] = []
+    missing: list[str] = []
     for id_ in dict.fromkeys(ids):
-        job = claiming.records.jobs.get(id_)
-        if job is not None and _is_startable(job, claiming.now):
-            job = _woken(claiming, job)
+        job = run.records.jobs.get(id_)
+        if job is not None and _is_startable(job, run.now):
+            job = _promote_or_expire(run, job)
         if job is None or job.state in FINAL:
-            gone.append(id_)
-        elif _may_start(claiming, job) and (reserved := _reserved(claiming, job)) is not None:
-            claiming.take(job, reserved, "" if job.batching is None else job.id)
+            missing.append(id_)
+        elif _may_start(run, job) and (reserved := _reserve_pools(run, job)) is not None:
+            run.take(job, reserved, "" if job.batching is None else job.id)
         else:
             blocked.append(id_)
-    return Claims(
-        jobs=claiming.jobs,
+    return ClaimResult(
+        jobs=run.jobs,
         blocked=tuple(blocked),
-        gone=tuple(gone),
-        news=claiming.records.books.take_news(),
+        missing=tuple(missing),
+        pool_changes=run.records.pool_ledger.take_pool_changes(),
         waited=0.0,
     )
 
@@ -240,27 +341,28 @@ def _is_startable(job: Job, now: float) -> bool:
     return job.state is State.READY or (job.state is State.SCHEDULED and job.due <= now)
 
 
-def _woken(claiming: Claiming, job: Job) -> Job:
-    """Expired now, or ready."""
-    if transitions.is_expired(job, claiming.now):
-        job = transitions.expired(job, claiming.now)
+def _promote_or_expire(run: ClaimRun, job: Job) -> Job:
+    """Returns the job after the necessary change: cancelled if it has expired, ready if it was scheduled,
+    otherwise unchanged."""
+    if transitions.is_expired(job, run.now):
+        job = transitions.expire_job(job, run.now)
     elif job.state is State.SCHEDULED:
-        job = transitions.promoted(job)
+        job = transitions.promote_job(job)
     else:
         return job
-    move(claiming.records, job, claiming.now)
+    move_job(run.records, job, run.now)
     return job
 
 
-def _may_start(claiming: Claiming, job: Job) -> bool:
-    queue = claiming.records.queues[job.queue]
-    if job.state is not State.READY or queue.closed(claiming.now):
+def _may_start(run: ClaimRun, job: Job) -> bool:
+    queue = run.records.queues[job.queue]
+    if job.state is not State.READY or queue.closed(run.now):
         return False
-    return min(claiming.left, queue.room(), queue.room_in(job.key)) > 0
+    return min(run.left, queue.room(), queue.room_in(job.key)) > 0
 
 
-def _reserved(claiming: Claiming, job: Job) -> Sequence[Reserved] | None:
-    """What the job needs of its pools, taken for it; None when they refuse."""
-    books = claiming.records.books
-    answer = extras.ask_for(books, job, books.now())
-    return None if isinstance(answer, Stopped) else answer
+def _reserve_pools(run: ClaimRun, job: Job) -> Sequence[HeldReservation] | None:
+    """Reserves the units that the job needs. Returns the reservations; None if a pool denies."""
+    pool_ledger = run.records.pool_ledger
+    answer = late_calls.reserve_for_job(pool_ledger, job, pool_ledger.now())
+    return None if isinstance(answer, ClaimDenial) else answer

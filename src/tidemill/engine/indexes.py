@@ -1,18 +1,17 @@
-"""Which jobs belong to something, and how many of something there are.
-
-Kept apart from what they are asked for: whoever files a job does not have to know who else is filed there.
-"""
+"""Data structures in memory: sorted keys, indexes of job ids, and counts by key."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from itertools import islice
+from typing import Any, Generic, TypeVar
 
 K = TypeVar("K")
 
 
-class Index(Generic[K]):
-    """Ids of jobs by what they have in common, in the order they came."""
+class JobIndex(Generic[K]):
+    """An index from a key to the ids of jobs, in the order in which the ids were added."""
 
     def __init__(self) -> None:
         self._ids: dict[K, dict[str, None]] = {}
@@ -38,8 +37,8 @@ class Index(Generic[K]):
             yield from ids
 
 
-class Tally(Generic[K]):
-    """How many there are of each."""
+class KeyCounts(Generic[K]):
+    """A count for each key; 0 for an unknown key."""
 
     def __init__(self) -> None:
         self._counts: dict[K, int] = {}
@@ -56,3 +55,57 @@ class Tally(Generic[K]):
 
     def items(self) -> list[tuple[K, int]]:
         return list(self._counts.items())
+
+
+SortKey = tuple[Any, ...]
+"""The values to sort by, ending with a job's seq and id."""
+
+_SLACK = 64
+
+
+class SortedKeys:
+    """A sorted list of keys. Removing the first key only moves an offset, so emptying a long list costs
+    constant time per key."""
+
+    __slots__ = ("_keys", "_start")
+
+    def __init__(self) -> None:
+        self._keys: list[SortKey] = []
+        self._start = 0
+
+    def __len__(self) -> int:
+        return len(self._keys) - self._start
+
+    def __getitem__(self, at: int) -> SortKey:
+        return self._keys[self._start + at if at >= 0 else at]
+
+    def add(self, key: SortKey) -> None:
+        insort(self._keys, key, lo=self._start)
+
+    def remove(self, key: SortKey) -> None:
+        at = bisect_left(self._keys, key, lo=self._start)
+        if at != self._start:
+            del self._keys[at]
+            return
+        self._start += 1
+        if self._start > _SLACK and self._start * 2 > len(self._keys):
+            del self._keys[: self._start]
+            self._start = 0
+
+    def head(self) -> SortKey | None:
+        return self._keys[self._start] if self._start < len(self._keys) else None
+
+    def at(self, position: int) -> SortKey | None:
+        return self._keys[self._start + position] if position < len(self) else None
+
+    def position(self, key: SortKey) -> int:
+        """Returns the position of a key: how many keys in the list are smaller."""
+        return bisect_left(self._keys, key, lo=self._start) - self._start
+
+    def walk(self) -> Iterator[SortKey]:
+        """Iterates over the keys in order. The list must not change meanwhile."""
+        return islice(self._keys, self._start, None)
+
+    def slice(self, offset: int, count: int) -> list[SortKey]:
+        begin = self._start + offset
+        return self._keys[begin : begin + count]

@@ -1,15 +1,15 @@
-"""The ready jobs of one queue, filed by lane.
+"""The ready jobs of one queue, ordered in lanes.
 
-A lane is born with its first ready job. When it is born it counts as served just now
-(`served` = the store's pick counter), so that a stream of new lanes never starves an old
-one. It is forgotten when a step ends without a ready job in it: a job that is replaced
-within one step does not cost its lane the turn. A claim's steps are its promotions and
-each taking of jobs from a queue; any other verb is one step.
+A lane is created with its first ready job. A new lane is treated as if it had just had its turn (`served` is
+set to the store's turn counter). So a stream of new lanes never starves an old lane.
 
-Lanes whose jobs share pools are a group, kept in an order of its own: when one of the pools refuses,
-one mark passes over all of them. A lane that a keyed pool refused is taken out of the order, and so is
-one whose batch waits for company.
-"""
+A lane is not deleted at the moment when its last job leaves. Every store method deletes the empty lanes at
+its end. A claim also deletes them at its start, and each time it has taken jobs from a queue. So a lane with
+a single job keeps its place in the turn order when a new version replaces this job.
+
+Lanes whose jobs need the same pools are a group with its own order. If one of these pools denies units, one
+block covers the whole group. There are two exceptions: a lane is blocked alone if the pool that denied has
+keys, or if its batch waits for more jobs. A lane that is blocked alone is not in the order of its group."""
 
 from __future__ import annotations
 
@@ -17,47 +17,51 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from tidemill.core.calls import UNRIPE
-from tidemill.core.job import Job
-from tidemill.core.lanes import OpenLane
-from tidemill.core.ledger import PLACE, Shut
-from tidemill.core.needs import group_of_lane, key_of
-from tidemill.engine.indexes import Index
-from tidemill.engine.order import Key, Order
+from tidemill.core.batch_start import BATCH_WAIT_KEY
+from tidemill.core.jobs import Job
+from tidemill.core.lane_selection import OpenLane
+from tidemill.core.ledger import AccountKey, LaneBlock
+from tidemill.core.needs import lane_group, lane_key
+from tidemill.engine.indexes import JobIndex, SortedKeys, SortKey
 
-UNPOOLED = ""
+UNPOOLED_GROUP = ""
 
 
 class Lane:
-    """`lacks`: how many new jobs open it while it waits for company; `ripe`: the boot time when it has
-    waited enough, kept until a call is taken from it."""
+    """The ready jobs of one queue that have the same key and need the same pools, in order.
 
-    __slots__ = ("group", "jobs", "lacks", "ripe", "served", "shut")
+    - `served`: the turn in which a claim last took jobs from the lane.
+    - `block`: why the lane is blocked; None if it is open.
+    - `missing_jobs`: while a batch waits for more jobs, how many new jobs unblock the lane.
+    - `batch_due`: the boot-clock time at which the batch has waited long enough; kept until a call starts."""
+
+    __slots__ = ("batch_due", "block", "group", "jobs", "missing_jobs", "served")
 
     def __init__(self, name: str, served: int) -> None:
-        self.jobs = Order()
+        self.jobs = SortedKeys()
         self.served = served
-        self.group = group_of_lane(name)
-        self.shut: Shut | None = None
-        self.lacks = 0
-        self.ripe: float | None = None
+        self.group = lane_group(name)
+        self.block: LaneBlock | None = None
+        self.missing_jobs = 0
+        self.batch_due: float | None = None
 
     @property
-    def is_unripe(self) -> bool:
-        return self.shut is not None and self.shut.place == UNRIPE
+    def is_batch_waiting(self) -> bool:
+        return self.block is not None and self.block.account_key == BATCH_WAIT_KEY
 
 
 class Lanes:
-    """`_orders` keeps the open lanes of each group as a claim meets them: by head priority, then longest
-    unserved."""
+    """The lanes of one queue. For each group, `_orders` has the open lanes in the order in which a claim
+    takes them. The lane with the most urgent first job comes first; on a tie, the lane that was served
+    longest ago."""
 
     def __init__(self) -> None:
         self._lanes: dict[str, Lane] = {}
-        self._orders: dict[str, Order] = {}
-        self._sizes: Counter[str] = Counter()  # lanes of each group, the shut ones too
+        self._orders: dict[str, SortedKeys] = {}
+        self._sizes: Counter[str] = Counter()  # lanes of each group, blocked ones included
         self._emptied: set[str] = set()
-        self.shut_groups: dict[str, Shut] = {}
-        self._shut: Index[PLACE] = Index()
+        self.blocked_groups: dict[str, LaneBlock] = {}
+        self._blocked: JobIndex[AccountKey] = JobIndex()
         self._wakes: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
@@ -65,33 +69,38 @@ class Lanes:
 
     @property
     def is_pooled(self) -> bool:
-        return len(self._orders) > (UNPOOLED in self._orders)
+        return len(self._orders) > (UNPOOLED_GROUP in self._orders)
 
     def add(self, job: Job, picks: int, *, fresh: bool) -> None:
-        """`fresh`: it comes into being. A lane that waits for company counts those, and is looked at when
-        there are enough of them, or when anything else becomes of its jobs."""
+        """Adds a ready job to its lane, and creates the lane if necessary.
+
+        `picks` is the store's turn counter. `fresh=True`: the job was just inserted; False: it is a new
+        version of an existing job. A job that is more urgent than the lane's first job unblocks the lane. If
+        the lane's batch waits for more jobs, the lane is unblocked when enough fresh jobs have come, or at
+        once by a job that is not fresh."""
         lane = self._lanes.get(job.lane)
         if lane is None:
             lane = self._lanes[job.lane] = Lane(job.lane, picks)
             self._sizes[lane.group] += 1
-            self._orders.setdefault(lane.group, Order())
+            self._orders.setdefault(lane.group, SortedKeys())
         elif head := lane.jobs.head():
-            self._take_out(job.lane, lane)
-            lane.lacks -= lane.is_unripe  # else nothing changes of the lane, and nobody need decide anew
-            if job.priority < head[0] or (lane.is_unripe and (lane.lacks <= 0 or not fresh)):
-                self._unmark(job.lane, lane)
-        lane.jobs.add(_key(job))
-        self._put_in(job.lane, lane)
+            self._remove_from_order(job.lane, lane)
+            # A lane that does not wait for more jobs stays unchanged, and its block stays valid.
+            lane.missing_jobs -= lane.is_batch_waiting
+            if job.priority < head[0] or (lane.is_batch_waiting and (lane.missing_jobs <= 0 or not fresh)):
+                self._unblock(job.lane, lane)
+        lane.jobs.add(_job_key(job))
+        self._insert_in_order(job.lane, lane)
 
     def remove(self, job: Job) -> None:
         lane = self._lanes[job.lane]
-        self._take_out(job.lane, lane)
+        self._remove_from_order(job.lane, lane)
         head = lane.jobs.head()
-        lane.jobs.remove(_key(job))
-        if lane.is_unripe or lane.jobs.head() != head:
-            self._unmark(job.lane, lane)
+        lane.jobs.remove(_job_key(job))
+        if lane.is_batch_waiting or lane.jobs.head() != head:
+            self._unblock(job.lane, lane)
         if lane.jobs.head() is not None:
-            self._put_in(job.lane, lane)
+            self._insert_in_order(job.lane, lane)
         else:
             self._emptied.add(job.lane)
 
@@ -99,7 +108,7 @@ class Lanes:
         for name in self._emptied:
             lane = self._lanes[name]
             if lane.jobs.head() is None:
-                self._unmark(name, lane)
+                self._unblock(name, lane)
                 del self._lanes[name]
                 self._sizes[lane.group] -= 1
                 if not self._sizes[lane.group]:
@@ -107,167 +116,180 @@ class Lanes:
         self._emptied.clear()
 
     def serve(self, name: str, served: int) -> None:
-        """Remember the lane's last pick."""
+        """Stores that a claim took jobs from the lane in turn `served`. If a batch of the lane was waiting
+        for more jobs, this wait is over."""
         lane = self._lanes[name]
-        lane.ripe = None
+        lane.batch_due = None
         if lane.jobs.head() is None:
             lane.served = served
             return
-        self._take_out(name, lane)
+        self._remove_from_order(name, lane)
         lane.served = served
-        self._put_in(name, lane)
+        self._insert_in_order(name, lane)
 
-    def shut(self, name: str, mark: Shut, lacks: int = 0) -> None:
-        """One of its keyed pools refused the head, or its batch is not ripe."""
+    def block(self, name: str, mark: LaneBlock, missing_jobs: int = 0) -> None:
+        """Blocks a lane, because a pool with keys denied units to its first job, or because its batch waits
+        for more jobs. `mark` says for which account the lane waits and until when. `missing_jobs`: how many
+        new jobs unblock a lane whose batch waits."""
         lane = self._lanes[name]
-        self._take_out(name, lane)
-        lane.shut, lane.lacks = mark, lacks
-        lane.ripe = mark.again if mark.place == UNRIPE else None
-        self._shut.add(mark.place, name)
-        heapq.heappush(self._wakes, (mark.again, name))
+        self._remove_from_order(name, lane)
+        lane.block, lane.missing_jobs = mark, missing_jobs
+        lane.batch_due = mark.retry_at if mark.account_key == BATCH_WAIT_KEY else None
+        self._blocked.add(mark.account_key, name)
+        heapq.heappush(self._wakes, (mark.retry_at, name))
 
-    def reopen(self, place: PLACE) -> bool:
-        """Units of that account came free, or its limits are others. Answers whether anybody waited."""
-        names = sorted(self._shut.of(place))
+    def reopen(self, account_key: AccountKey) -> bool:
+        """Unblocks the lanes and groups that wait for the account `account_key`, because units were freed or
+        limits changed. Returns True if at least one lane or group was waiting."""
+        names = sorted(self._blocked.of(account_key))
         for name in names:
             self._open(name)
-        groups = [group for group, mark in self.shut_groups.items() if mark.place == place]
+        groups = [group for group, mark in self.blocked_groups.items() if mark.account_key == account_key]
         for group in groups:
-            del self.shut_groups[group]
+            del self.blocked_groups[group]
         return bool(names or groups)
 
     def reopen_all(self) -> None:
-        """Another boot: the times of the last one mean nothing."""
-        for place in self._shut.keys():  # noqa: SIM118 - an index is no mapping
-            self.reopen(place)
-        self.shut_groups.clear()
+        """Unblocks all lanes and groups. Called after a restart of the machine, because the stored boot-clock
+        times have no meaning any more."""
+        for account_key in self._blocked.keys():  # noqa: SIM118 - an index is no mapping
+            self.reopen(account_key)
+        self.blocked_groups.clear()
         for lane in self._lanes.values():
-            lane.ripe = None
+            lane.batch_due = None
 
     def wake(self, boot: float) -> None:
-        """Open the lanes whose wait is over."""
+        """Unblocks the lanes whose waiting time is over at the boot-clock time `boot`."""
         while (first := self._next_wake()) is not None and first[0] <= boot:
             self._open(first[1])
 
     def waits(self, boot: float) -> Iterator[float]:
-        """Boot times when asking again may be answered otherwise, of those for whom somebody waits."""
+        """Yields the boot-clock times at which blocked jobs may be able to start. For lanes that are blocked
+        alone, only the earliest time is yielded. For each group that is blocked at `boot`, the end of its
+        block is yielded."""
         if (first := self._next_wake()) is not None:
             yield first[0]
-        for group, mark in self.shut_groups.items():
+        for group, mark in self.blocked_groups.items():
             if self._sizes[group] and mark.holds(boot):
                 yield mark.until
 
     def open_groups(self, boot: float, room_in: Callable[[str], float]) -> list[str]:
-        return [group for group in self._orders if not self._is_shut(group, boot, room_in)]
+        return [group for group in self._orders if not self._is_blocked(group, boot, room_in)]
 
     @property
-    def lingers(self) -> bool:
-        """A batch waits for company."""
-        return bool(self._shut.of(UNRIPE))
+    def batch_waits(self) -> bool:
+        """True if the batch of a lane waits for more jobs."""
+        return bool(self._blocked.of(BATCH_WAIT_KEY))
 
-    def ripe_at(self, name: str) -> float | None:
-        return self._lanes[name].ripe
+    def batch_due_at(self, name: str) -> float | None:
+        return self._lanes[name].batch_due
 
     def group(self, name: str) -> str:
         return self._lanes[name].group
 
     def in_order(self, group: str) -> Iterator[tuple[int, int, int, str]]:
-        """(head priority, served, head seq, name) of every open lane, the next to be served first. Whoever
-        asks may open others meanwhile: an override that ends does."""
+        """Yields the open lanes of a group in the order in which a claim takes them. Each tuple has the
+        priority of the lane's first job, the turn in which the lane was last served, the sequence number of
+        the first job, and the lane name. Lanes may be opened during the iteration, for example when an
+        override ends."""
         order, at = self._orders[group], 0
-        while (place := order.at(at)) is not None:
-            priority, served, seq, name = place
+        while (lane_key := order.at(at)) is not None:
+            priority, served, seq, name = lane_key
             yield priority, served, seq, name
-            at = order.place((priority, served, seq, name)) + 1
+            at = order.position((priority, served, seq, name)) + 1
 
-    def _is_shut(self, group: str, boot: float, room_in: Callable[[str], float]) -> bool:
-        """A head that is more urgent than the one that was refused is not meant, if it may start."""
-        mark = self.shut_groups.get(group)
+    def _is_blocked(self, group: str, boot: float, room_in: Callable[[str], float]) -> bool:
+        """True if the group is blocked at the boot-clock time `boot`. The block does not count if a lane of
+        the group begins with a job that is more urgent than the denied job and whose key is below its
+        concurrency limit. `room_in` returns how many more jobs of a key may run."""
+        mark = self.blocked_groups.get(group)
         if mark is None or not mark.holds(boot):
             return False
         for priority, _, _, name in self.in_order(group):
             if priority >= mark.priority:
                 break
-            if room_in(key_of(name)) > 0:
+            if room_in(lane_key(name)) > 0:
                 return False
         return True
 
     def _open(self, name: str) -> None:
         lane = self._lanes[name]
-        self._unmark(name, lane)
+        self._unblock(name, lane)
         if lane.jobs.head() is not None:
-            self._put_in(name, lane)
+            self._insert_in_order(name, lane)
 
-    def _unmark(self, name: str, lane: Lane) -> None:
-        if lane.shut is not None:
-            self._shut.discard(lane.shut.place, name)
-            lane.shut = None
+    def _unblock(self, name: str, lane: Lane) -> None:
+        if lane.block is not None:
+            self._blocked.discard(lane.block.account_key, name)
+            lane.block = None
 
     def _next_wake(self) -> tuple[float, str] | None:
-        """A lane that was opened or forgotten before leaves its entry behind: it is dropped here."""
+        """Returns the next blocked lane to try again, as (boot-clock time, lane name); None if no lane is
+        blocked. Entries of lanes that were opened or deleted meanwhile are removed here."""
         while self._wakes:
-            again, name = self._wakes[0]
+            retry_at, name = self._wakes[0]
             lane = self._lanes.get(name)
-            if lane is not None and lane.shut is not None and lane.shut.again == again:
-                return again, name
+            if lane is not None and lane.block is not None and lane.block.retry_at == retry_at:
+                return retry_at, name
             heapq.heappop(self._wakes)
         return None
 
-    def _put_in(self, name: str, lane: Lane) -> None:
-        if lane.shut is None:
-            self._orders[lane.group].add(_place(name, lane))
+    def _insert_in_order(self, name: str, lane: Lane) -> None:
+        if lane.block is None:
+            self._orders[lane.group].add(_lane_order_key(name, lane))
 
-    def _take_out(self, name: str, lane: Lane) -> None:
-        if lane.shut is None:
-            self._orders[lane.group].remove(_place(name, lane))
+    def _remove_from_order(self, name: str, lane: Lane) -> None:
+        if lane.block is None:
+            self._orders[lane.group].remove(_lane_order_key(name, lane))
 
     def oldest_dues(self) -> Iterator[float]:
-        """Of each lane and priority the earliest due: the jobs between are passed over."""
+        """Yields, for each lane and each priority in it, the earliest due time of a job. It reads only the
+        first job of each priority, so the cost does not grow with the number of jobs."""
         for lane in self._lanes.values():
             at = 0
             while at < len(lane.jobs):
                 priority, due, _, _ = lane.jobs[at]
                 yield due
-                at = lane.jobs.place((priority + 1,))
+                at = lane.jobs.position((priority + 1,))
 
     def pooled(self) -> list[str]:
-        """The lanes whose jobs need pools or share calls, and have some ready."""
+        """Returns the names of the lanes whose ready jobs need pools or belong to a batch task, sorted."""
         return sorted(name for name, lane in self._lanes.items() if lane.group and len(lane.jobs))
 
     def priorities(self, name: str) -> Iterator[tuple[int, int]]:
-        """The priorities in a lane, each with how many jobs have it."""
+        """Yields each priority in a lane with its number of jobs."""
         jobs, at = self._lanes[name].jobs, 0
         while at < len(jobs):
             priority = jobs[at][0]
-            end = jobs.place((priority + 1,))
+            end = jobs.position((priority + 1,))
             yield priority, end - at
             at = end
 
     def ids_of(self, name: str, priority: int, count: int) -> list[str]:
-        """The first of a lane with that priority."""
+        """Returns the ids of the first `count` jobs of a lane that have that priority."""
         jobs = self._lanes[name].jobs
-        begin, end = jobs.place((priority,)), jobs.place((priority + 1,))
+        begin, end = jobs.position((priority,)), jobs.position((priority + 1,))
         return [key[-1] for key in jobs.slice(begin, min(count, end - begin))]
 
     def place_of(self, job: Job) -> int:
-        """How many of its lane stand before a ready job."""
-        return self._lanes[job.lane].jobs.place(_key(job))
+        """Returns how many jobs come before a ready job in its lane."""
+        return self._lanes[job.lane].jobs.position(_job_key(job))
 
     def ids(self, name: str, offset: int, count: int) -> list[str]:
         return [key[-1] for key in self._lanes[name].jobs.slice(offset, count)]
 
 
-def open_lane(place: tuple[int, int, int, str], room: int, group: str) -> OpenLane:
-    priority, served, seq, name = place
+def open_lane(lane_key: tuple[int, int, int, str], room: int, group: str) -> OpenLane:
+    priority, served, seq, name = lane_key
     return OpenLane(name, served, priority, seq, room, group)
 
 
-def _key(job: Job) -> Key:
+def _job_key(job: Job) -> SortKey:
     return (job.priority, job.due, job.seq, job.id)
 
 
-def _place(name: str, lane: Lane) -> Key:
+def _lane_order_key(name: str, lane: Lane) -> SortKey:
     head = lane.jobs.head()
-    assert head is not None, "a lane without jobs is forgotten"  # noqa: S101 - an invariant of this file
+    assert head is not None, "an ordered lane has jobs"  # noqa: S101 - an invariant of this file
     priority, _, seq, _ = head
     return (priority, lane.served, seq, name)

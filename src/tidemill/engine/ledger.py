@@ -1,4 +1,4 @@
-"""What the store keeps of pools: their settings, an account per pool and key, and who holds units."""
+"""The pools of a store in memory: settings, one account per pool and key, and the claims that hold units."""
 
 from __future__ import annotations
 
@@ -8,196 +8,219 @@ import msgspec
 from msgspec.structs import replace
 
 from tidemill.clock import Clock
-from tidemill.core import accounts, departures, extras, ledger, usage
-from tidemill.core.accounts import Account, Denied
-from tidemill.core.departures import Departure
-from tidemill.core.ledger import PLACE, Reserved
+from tidemill.core import accounts, late_calls, ledger, pool_reports
+from tidemill.core.accounts import Account, UnitDenial
+from tidemill.core.late_calls import Departure
+from tidemill.core.ledger import AccountKey, HeldReservation
 from tidemill.core.needs import Need
-from tidemill.core.pool_history import Remark
-from tidemill.core.pool_news import PoolNews
-from tidemill.core.pools import PoolOverride, PoolSettings, in_force
+from tidemill.core.overrides import Override, apply_override
+from tidemill.core.pool_reports import PoolChange, PoolHistoryEntry
+from tidemill.core.pools import LimitChanges, PoolSettings
 from tidemill.core.windows import Instant
-from tidemill.engine.indexes import Tally
+from tidemill.engine.indexes import KeyCounts
 
-Claim = tuple[str, int, int]
+ClaimKey = tuple[str, int, int]
 """Job, fence and claim id."""
 
 
-class Pool(msgspec.Struct):
+class PoolRecord(msgspec.Struct):
+    """A pool as it is stored: the settings that code declares, and an operator's override."""
+
     declared: PoolSettings
-    override: PoolOverride | None = None
+    override: Override[LimitChanges] | None = None
 
 
-class Left(msgspec.Struct, frozen=True):
-    """A running job was cancelled: its units are its holder's to settle, until its lease is over."""
+class AbandonedClaim(msgspec.Struct, frozen=True):
+    """The claim of a running job that was cancelled. Its holder may still settle its units until the
+    boot-clock time `lease`."""
 
     worker: str
     lease: float
 
 
-class Books:
-    """A `core.ledger.Ledger`. `freed` is told of every account that may let others in now."""
+class PoolLedger:
+    """The pools, accounts and reservations of a store; implements the protocol `core.ledger.Ledger`. `freed`
+    is a function that the ledger calls with the key of each account that may have free units again, so that
+    waiting jobs can try again."""
 
-    def __init__(self, clock: Clock, freed: Callable[[PLACE], None]) -> None:
+    def __init__(self, clock: Clock, freed: Callable[[AccountKey], None]) -> None:
         self._clock, self._freed = clock, freed
-        self.pools: dict[str, Pool] = {}
-        self.accounts: dict[PLACE, Account] = {}
-        self.reserved: dict[Claim, list[Reserved]] = {}
-        self.left: dict[Claim, Left] = {}
-        self.unheard: dict[Claim, float] = {}  # counted anew at that wall time, and not settled since
-        self.history: dict[str, dict[float, Remark]] = {}
-        self._open: Tally[PLACE] = Tally()
-        self._news: list[PoolNews] = []
-        self._looked: dict[PLACE, float] = {}  # when each was last written, or found worth keeping
+        self.pools: dict[str, PoolRecord] = {}
+        self.accounts: dict[AccountKey, Account] = {}
+        self.reserved: dict[ClaimKey, list[HeldReservation]] = {}
+        self.left: dict[ClaimKey, AbandonedClaim] = {}
+        # Recounted at that wall time, and not settled since.
+        self.unconfirmed_units: dict[ClaimKey, float] = {}
+        self.history: dict[str, dict[float, PoolHistoryEntry]] = {}
+        self._open: KeyCounts[AccountKey] = KeyCounts()
+        self._pool_changes: list[PoolChange] = []
+        self._last_used: dict[AccountKey, float] = {}  # when each was last written, or found worth keeping
 
     def now(self) -> Instant:
         return Instant(self._clock.wall(), self._clock.boot())
 
-    def load(self, place: PLACE) -> tuple[PoolSettings, Account] | None:
-        pool = self.pools.get(place[0])
+    def load(self, account_key: AccountKey) -> tuple[PoolSettings, Account] | None:
+        pool = self.pools.get(account_key[0])
         if pool is None:
             return None
-        self._end_override(place[0], pool)
-        return self.look_at(pool, place)
+        self._end_override(account_key[0], pool)
+        return self.peek_account(pool, account_key)
 
-    def look_at(self, pool: Pool, place: PLACE) -> tuple[PoolSettings, Account]:
-        """As `load`, and changes nothing."""
-        settings, account = self.in_force(pool), self.accounts.get(place, Account())
-        return settings, accounts.current(settings, account, self._clock.boot_id, self.now())
+    def peek_account(self, pool: PoolRecord, account_key: AccountKey) -> tuple[PoolSettings, Account]:
+        """Returns the pool's settings in force and the account as it is now, and changes nothing. An expired
+        override is ignored but stays stored; the method `load` would remove it."""
+        settings, account = self.in_force(pool), self.accounts.get(account_key, Account())
+        return settings, accounts.refresh_account(settings, account, self._clock.boot_id, self.now())
 
-    def save(self, place: PLACE, account: Account) -> None:
-        before = self.accounts.get(place)
-        self.accounts[place] = account
-        self._looked[place] = self._clock.wall()
+    def save(self, account_key: AccountKey, account: Account) -> None:
+        before = self.accounts.get(account_key)
+        self.accounts[account_key] = account
+        self._last_used[account_key] = self._clock.wall()
         if before is not None and before.state.revision != account.state.revision:
-            self._freed(place)
+            self._freed(account_key)
 
-    def reservations(self, place: PLACE) -> int:
-        return self._open.of(place)
+    def reservations(self, account_key: AccountKey) -> int:
+        return self._open.of(account_key)
 
-    def count_open(self, place: PLACE, reservations: int) -> None:
-        """For whoever reads what others hold."""
-        self._open.change(place, reservations)
+    def count_open(self, account_key: AccountKey, reservations: int) -> None:
+        """Adds `reservations`, a number, to the count of open reservations of an account. A store calls this
+        when it reads only the count from its database and not the reservations themselves."""
+        self._open.change(account_key, reservations)
 
-    def remark(self, pool: str, what: Remark) -> None:
+    def add_history(self, pool: str, entry: PoolHistoryEntry) -> None:
         minutes, minute = self.history.setdefault(pool, {}), self._clock.wall() // 60 * 60
-        minutes[minute] = minutes.get(minute, Remark()).plus(what)
+        minutes[minute] = minutes.get(minute, PoolHistoryEntry()).plus(entry)
 
     def forget_minutes(self, before: float) -> None:
         for pool, minutes in self.history.items():
-            self.history[pool] = {minute: what for minute, what in minutes.items() if minute >= before}
+            self.history[pool] = {minute: entry for minute, entry in minutes.items() if minute >= before}
 
-    def tell(self, news: PoolNews) -> None:
-        self._news.append(news)
+    def tell(self, change: PoolChange) -> None:
+        self._pool_changes.append(change)
 
-    def take_news(self) -> tuple[PoolNews, ...]:
-        news, self._news = tuple(self._news), []
-        return news
+    def take_pool_changes(self) -> tuple[PoolChange, ...]:
+        changes, self._pool_changes = tuple(self._pool_changes), []
+        return changes
 
-    def in_force(self, pool: Pool) -> PoolSettings:
-        return in_force(pool.declared, pool.override, self._clock.wall())
+    def in_force(self, pool: PoolRecord) -> PoolSettings:
+        return apply_override(pool.declared, pool.override, self._clock.wall())
 
     def override_ends(self, pool: str) -> float | None:
         override = self.pools[pool].override
         return None if override is None else override.until
 
-    def _end_override(self, name: str, pool: Pool) -> None:
-        """P2. Its time is over: it does not come back when the wall clock is set back."""
+    def _end_override(self, name: str, pool: PoolRecord) -> None:
+        """Removes the override of a pool if it has expired, so that setting the wall clock back cannot
+        restore it (P2)."""
         if pool.override is not None and not pool.override.holds(self._clock.wall()):
             pool.override = None
             self.reopen(name)
 
     def reopen(self, pool: str) -> None:
-        """Other limits hold: whoever waits for it, with whatever key, asks again."""
-        for place in [(pool, None), (pool, ledger.ITS_LIMITS), *self.places_of(pool)]:
-            self._freed(place)
+        """Calls `freed` (see the class) for all accounts of the pool, so that every job that waits for the
+        pool is tried again. Called when the pool's limits have changed."""
+        for account_key in [(pool, None), (pool, ledger.ANY_LIMIT_KEY), *self.account_keys_of(pool)]:
+            self._freed(account_key)
 
-    def names(self) -> list[str]:
+    def pool_names(self) -> list[str]:
         return list(self.pools)
 
-    def places_of(self, pool: str) -> list[PLACE]:
-        return [place for place in self.accounts if place[0] == pool]
+    def account_keys_of(self, pool: str) -> list[AccountKey]:
+        return [account_key for account_key in self.accounts if account_key[0] == pool]
 
-    def claims_on(self, pool: str) -> list[Claim]:
-        """Those that hold units of it."""
-        return [claim for claim, held in self.reserved.items() if any(one.pool == pool for one in held)]
+    def claims_of_pool(self, pool: str) -> list[ClaimKey]:
+        """Returns the claims that hold units of the pool."""
+        return [
+            claim for claim, held in self.reserved.items() if any(reserved.pool == pool for reserved in held)
+        ]
 
-    def left_over(self, boot: float, dead: frozenset[str]) -> list[Claim]:
-        """Those that were left their units, and whose time is over."""
+    def abandoned_claims(self, boot: float, dead: frozenset[str]) -> list[ClaimKey]:
+        """Returns the abandoned claims whose lease has expired at the boot-clock time `boot`, or whose worker
+        is in `dead`."""
         return [claim for claim, left in self.left.items() if left.lease <= boot or left.worker in dead]
 
-    def hold(self, claim: Claim, taken: Sequence[Reserved]) -> None:
+    def add_reservations(self, claim: ClaimKey, taken: Sequence[HeldReservation]) -> None:
         if taken:
             self.reserved.setdefault(claim, []).extend(taken)
             for reserved in taken:
-                self._open.change(reserved.place, 1)
+                self._open.change(reserved.account_key, 1)
 
-    def exchange(self, claim: Claim, need: Need) -> bool | float:
-        """P18: whether something was kept for that call, or how long to wait for it."""
+    def exchange_deferred(self, claim: ClaimKey, need: Need) -> bool | float:
+        """Replaces deferred units of a claim by units that count from now, because their call is made now
+        (P18). Deferred units are reserved at the claim for a call that the handler asked for in an earlier
+        attempt. Returns True if the units were replaced, or the seconds to wait if the pool denies. Returns
+        False if the claim has no deferred units of that account."""
         held = self.reserved.get(claim, [])
-        for at, kept in enumerate(held):
-            if kept.extra and kept.place == (need.pool, need.key):
-                answer = extras.exchange(self, kept, need, claim[0], self.now())
-                if isinstance(answer, Denied):
+        for at, reserved in enumerate(held):
+            if reserved.deferred and reserved.account_key == (need.pool, need.key):
+                answer = late_calls.exchange_deferred(self, reserved, need, claim[0], self.now())
+                if isinstance(answer, UnitDenial):
                     return answer.wait
                 taken, rest = answer
                 held[at : at + 1] = [] if rest is None else [rest]
                 if rest is None:
-                    self._open.change(kept.place, -1)
-                self.hold(claim, (taken,))
+                    self._open.change(reserved.account_key, -1)
+                self.add_reservations(claim, (taken,))
                 return True
         return False
 
-    def depart(self, claim: Claim, need: Need, departure: Departure) -> None:
-        """P21. A reservation that was entered again is the newest of its claim."""
+    def record_departure(self, claim: ClaimKey, need: Need, departure: Departure) -> None:
+        """Records a request that its reservation does not cover (P21). A late request leaves too long after
+        its reservation was made, so its units count again from now. An extra request is made in addition to
+        the reserved call, so it gets a new reservation."""
         if departure is Departure.EXTRA:
-            extra = departures.book_extra(self, need, self.now())
-            self.hold(claim, () if extra is None else (extra,))
+            reserved = late_calls.take_extra_request(self, need, self.now())
+            self.add_reservations(claim, () if reserved is None else (reserved,))
             return
         held = self.reserved.get(claim, [])
-        at = departures.late_one(held, need)
+        at = late_calls.find_late_reservation(held, need)
         if at is not None:
-            held.append(departures.enter_late(self, held.pop(at), self.now()))
+            held.append(late_calls.reenter_late_request(self, held.pop(at), self.now()))
 
-    def leave(self, claim: Claim, worker: str, lease: float) -> None:
+    def abandon(self, claim: ClaimKey, worker: str, lease: float) -> None:
         if claim in self.reserved:
-            self.left[claim] = Left(worker, lease)
+            self.left[claim] = AbandonedClaim(worker, lease)
 
-    def end(self, claim: Claim) -> None:
+    def end_claim(self, claim: ClaimKey) -> None:
         for reserved in self.reserved.pop(claim, ()):
-            self._open.change(reserved.place, -1)
+            self._open.change(reserved.account_key, -1)
         self.left.pop(claim, None)
 
-    def count_anew(self, claim: Claim) -> None:
-        """P14."""
+    def recount_units(self, claim: ClaimKey) -> None:
+        """Ends the reservations of a claim whose holder stopped answering (P14). Their units count again from
+        now, because the holder may have made its calls long ago or may still make them. The store remembers
+        the claim, so that a late settlement can still report what the provider said."""
         ended = self.reserved.get(claim)
         if ended:
-            ledger.count_anew(self, ended, claim[0], self.now())
-            self.end(claim)
-            self.unheard[claim] = self._clock.wall()
+            ledger.recount_units(self, ended, claim[0], self.now())
+            self.end_claim(claim)
+            self.unconfirmed_units[claim] = self._clock.wall()
 
-    def notice_boot(self) -> None:
-        """What is lost with a boot is lost now, and nobody who was left units speaks again."""
-        for place in self.accounts:
-            if known := self.load(place):
-                self.save(place, known[1])
+    def handle_reboot(self) -> None:
+        """Removes from all accounts the state that is not valid after a restart of the machine, because the
+        boot clock started again. The leases of abandoned claims expire."""
+        for account_key in self.accounts:
+            if known := self.load(account_key):
+                self.save(account_key, known[1])
         self.left = {claim: replace(left, lease=0.0) for claim, left in self.left.items()}
 
-    def forget_unheard(self, before: float) -> None:
-        self.unheard = {claim: since for claim, since in self.unheard.items() if since > before}
+    def forget_unconfirmed(self, before: float) -> None:
+        self.unconfirmed_units = {
+            claim: since for claim, since in self.unconfirmed_units.items() if since > before
+        }
 
-    def forget_resting(self, limit: int) -> None:
-        """Keys nobody uses any more: an account that is not there would answer the same."""
-        since = self._clock.wall() - usage.UNUSED_FOR
+    def forget_idle_keys(self, limit: int) -> None:
+        """Deletes accounts of unused pool keys that have no effect any more. Examines at most `limit`."""
+        since = self._clock.wall() - pool_reports.UNUSED_KEY_SECONDS
         unused = [
-            (looked, place)
-            for place, looked in self._looked.items()
-            if place[1] is not None and looked < since
+            (last_used, account_key)
+            for account_key, last_used in self._last_used.items()
+            if account_key[1] is not None and last_used < since
         ]
-        for _, place in sorted(unused)[:limit]:
-            pool = self.pools.get(place[0])
-            known = pool and self.look_at(pool, place)
-            if known and not self._open.of(place) and usage.at_rest(*known, self.now()):
-                del self.accounts[place], self._looked[place]
+        for _, account_key in sorted(unused)[:limit]:
+            pool = self.pools.get(account_key[0])
+            known = pool and self.peek_account(pool, account_key)
+            if known and not self._open.of(account_key) and pool_reports.is_at_rest(*known, self.now()):
+                del self.accounts[account_key], self._last_used[account_key]
             else:
-                self._looked[place] = self._clock.wall()
+                self._last_used[account_key] = self._clock.wall()

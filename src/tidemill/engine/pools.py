@@ -1,4 +1,4 @@
-"""What is set on pools, what is known of them, and what is taken or told outside a claim."""
+"""Store methods for pools: settings, views, and units that are reserved or observed outside of a claim."""
 
 from __future__ import annotations
 
@@ -8,155 +8,154 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from tidemill.contract.pools import LimitView, PoolMinute, PoolView
-from tidemill.core import accounts, breaker, learning, ledger, reserving, usage
-from tidemill.core.accounts import HandClosure
-from tidemill.core.calls import needs_alone
+from tidemill.core import accounts, breaker, learned_limits, ledger, pool_reports, reservations
+from tidemill.core.accounts import OperatorClosure
+from tidemill.core.batch_start import single_call_needs
 from tidemill.core.claims import is_current
-from tidemill.core.departures import Departure
-from tidemill.core.job import Job, NewJob
-from tidemill.core.ledger import PLACE, Stopped
-from tidemill.core.needs import Need, together
-from tidemill.core.pool_news import PoolNews
+from tidemill.core.feedback import Observation, UsageReport
+from tidemill.core.jobs import Job, NewJob
+from tidemill.core.late_calls import Departure
+from tidemill.core.ledger import AccountKey, ClaimDenial
+from tidemill.core.needs import Need, combine_needs
+from tidemill.core.overrides import OverrideEdit, override_in_force, problem_with_operator_mark
+from tidemill.core.pool_reports import PoolChange
 from tidemill.core.pools import (
-    PoolChanges,
-    PoolOverride,
+    LimitChanges,
     PoolSettings,
-    going_on,
     problem_with_declaration,
-    problem_with_mark,
-    problem_with_place,
-    undeclared,
+    problem_with_key,
+    surviving_limits,
+    undeclared_message,
 )
-from tidemill.core.spending import Observation, Spent
-from tidemill.engine.ledger import Books, Pool
+from tidemill.engine.ledger import PoolLedger, PoolRecord
 from tidemill.engine.records import Records
 from tidemill.errors import ConfigurationError
 
 
-def declare(records: Records, pools: Mapping[str, PoolSettings]) -> None:
-    """P1. All or nothing: a setting that cannot work is told before anything is written."""
+def declare_pools(records: Records, pools: Mapping[str, PoolSettings]) -> None:
+    """Stores the pools that code declares, by name (P1). If one pool is invalid, ConfigurationError is raised
+    and nothing is written."""
     for name, settings in pools.items():
-        known = records.books.pools.get(name)
+        known = records.pool_ledger.pools.get(name)
         before = None if known is None else known.declared
         if problem := problem_with_declaration(name, settings, before):
             raise ConfigurationError(f"pool {name!r}: {problem}")
     for name, settings in pools.items():
-        _declare(records.books, name, settings)
+        _declare_pool(records.pool_ledger, name, settings)
 
 
-def _declare(books: Books, name: str, settings: PoolSettings) -> None:
-    known = books.pools.get(name)
+def _declare_pool(pool_ledger: PoolLedger, name: str, settings: PoolSettings) -> None:
+    known = pool_ledger.pools.get(name)
     if known is None:
-        books.pools[name] = Pool(settings)
+        pool_ledger.pools[name] = PoolRecord(settings)
         return
     if known.declared == settings:
         return
-    names = going_on(known.declared, settings)
+    limits = surviving_limits(known.declared, settings)
     known.declared = settings
-    for place in books.places_of(name):
-        books.save(place, accounts.redeclared(books.accounts[place], names))
-    for claim in books.claims_on(name):
-        held = books.reserved[claim]
+    for account_key in pool_ledger.account_keys_of(name):
+        pool_ledger.save(account_key, accounts.redeclare_account(pool_ledger.accounts[account_key], limits))
+    for claim in pool_ledger.claims_of_pool(name):
+        held = pool_ledger.reserved[claim]
         for at, reserved in enumerate(held):
             if reserved.pool == name:
-                kept = reserving.redeclared(reserved.reservation, names)
-                held[at] = replace(reserved, reservation=kept)
-    books.reopen(name)
+                reservation = reservations.redeclare_reservation(reserved.reservation, limits)
+                held[at] = replace(reserved, reservation=reservation)
+    pool_ledger.reopen(name)
 
 
-def override(
-    records: Records,
-    name: str,
-    changes: PoolChanges | None,
-    *,
-    by: str,
-    reason: str | None,
-    until: float | None,
-) -> None:
-    """P2."""
-    pool = _known(records.books, name)
-    problem = problem_with_mark(by, reason, until)
-    if problem is None and changes is not None:
-        problem = changes.problem(pool.declared)
-    if problem:
+def override_pool(records: Records, name: str, edit: OverrideEdit[LimitChanges]) -> None:
+    """Replaces the override of a pool with the result of `edit`, which gets the current override and the wall
+    time (P2, P22). Raises ConfigurationError if the pool is not declared or the result is invalid."""
+    pool = _declared_pool(records.pool_ledger, name)
+    override = edit(pool.override, records.clock.wall())
+    if override is not None and (problem := override.problem(pool.declared)):
         raise ConfigurationError(f"pool {name!r}: {problem}")
-    pool.override = (
-        None
-        if changes is None
-        else PoolOverride(changes=changes, by=by, reason=reason, since=records.clock.wall(), until=until)
-    )
-    records.books.reopen(name)
+    pool.override = override
+    records.pool_ledger.reopen(name)
 
 
-def reserve(  # noqa: PLR0917 - a claim is named by three values
+def reserve_units(  # noqa: PLR0917 - a claim is named by three values
     records: Records, job_id: str, fence: int, claim: int, need: Need, departure: Departure | None = None
 ) -> float | None:
-    """P3, P21."""
-    books = records.books
-    problem = None if departure else problem_with_need(books, need)
+    """Reserves more units for a running job (P3). With `departure` it only records a request that was sent
+    late, or in addition to the reserved call (P21). Returns None if done, else the seconds to wait: infinite
+    if the claim is not current, or if the units become free only when another call ends."""
+    pool_ledger = records.pool_ledger
+    problem = None if departure else problem_with_need(pool_ledger, need)
     if problem:
         raise ConfigurationError(problem)
     job = records.jobs.get(job_id)
     if job is None or not is_current(job, fence, claim):
         return math.inf
     if departure is not None:
-        books.depart((job_id, fence, claim), need, departure)
+        pool_ledger.record_departure((job_id, fence, claim), need, departure)
         return None
-    exchanged = books.exchange((job_id, fence, claim), need)
+    exchanged = pool_ledger.exchange_deferred((job_id, fence, claim), need)
     if exchanged is not False:
         return None if exchanged is True else exchanged
-    answer = ledger.ask_all(books, job.id, job.priority, (need,), books.now())
-    if isinstance(answer, Stopped):
+    answer = ledger.reserve_all(pool_ledger, job.id, job.priority, (need,), pool_ledger.now())
+    if isinstance(answer, ClaimDenial):
         return answer.denied.wait
-    books.hold((job_id, fence, claim), answer)
+    pool_ledger.add_reservations((job_id, fence, claim), answer)
     return None
 
 
-def observe(records: Records, observations: Sequence[Observation]) -> tuple[PoolNews, ...]:
-    """P4."""
-    records.books.take_news()
-    conclude(records, (), Spent(observations=tuple(observations)), "")
-    return records.books.take_news()
+def observe(records: Records, observations: Sequence[Observation]) -> tuple[PoolChange, ...]:
+    """Applies what a provider's answers said about pools, when no job is settled. Returns the changes of the
+    pools' states (P4)."""
+    records.pool_ledger.take_pool_changes()
+    settle_claim(records, (), UsageReport(observations=tuple(observations)), "")
+    return records.pool_ledger.take_pool_changes()
 
 
-def conclude(records: Records, ended: Sequence[ledger.Reserved], spent: Spent | None, job: str) -> bool:
-    """P13, P16, P17."""
-    return ledger.conclude(records.books, ended, spent, job, records.books.now(), records.entropy.chance)
+def settle_claim(
+    records: Records, ended: Sequence[ledger.HeldReservation], spent: UsageReport | None, job: str
+) -> bool:
+    """Ends the reservations `ended` of the job's claim and applies the usage report `spent` (P13, P16). True
+    if a refusal costs the job one of its attempts (P17)."""
+    return ledger.settle_reservations(
+        records.pool_ledger, ended, spent, job, records.pool_ledger.now(), records.entropy.chance
+    )
 
 
-def close(records: Records, place: PLACE, until: float | None, by: str, reason: str | None) -> None:
-    """P5."""
-    books = records.books
-    account = _account(books, place)
-    if problem := problem_with_mark(by, reason, until):
-        raise ConfigurationError(f"pool {place[0]!r}: {problem}")
-    mark = HandClosure(by=by, since=records.clock.wall(), until=until, reason=reason)
-    books.save(place, accounts.closed(account, mark))
+def close_pool(
+    records: Records, account_key: AccountKey, until: float | None, by: str, reason: str | None
+) -> None:
+    """Closes a pool, or one key of it, for an operator until the wall time `until`; None means until it is
+    opened (P5)."""
+    pool_ledger = records.pool_ledger
+    account = _load_account(pool_ledger, account_key)
+    if problem := problem_with_operator_mark(by, reason, until):
+        raise ConfigurationError(f"pool {account_key[0]!r}: {problem}")
+    mark = OperatorClosure(by=by, since=records.clock.wall(), until=until, reason=reason)
+    pool_ledger.save(account_key, accounts.close_account(account, mark))
 
 
-def open_again(records: Records, place: PLACE) -> None:
-    """P6."""
-    books = records.books
-    books.save(place, accounts.opened(_account(books, place)))
+def open_pool(records: Records, account_key: AccountKey) -> None:
+    """Opens a pool, or one key of it: ends all its closures and forgets its learned limits (P6)."""
+    pool_ledger = records.pool_ledger
+    pool_ledger.save(account_key, accounts.open_account(_load_account(pool_ledger, account_key)))
 
 
-def pools(records: Records) -> list[PoolView]:
-    """P7, by name and key."""
-    books = records.books
-    keys: dict[str, list[str]] = {name: [] for name in sorted(books.pools)}
-    for pool, key in books.accounts:
+def list_pools(records: Records) -> list[PoolView]:
+    """Returns the state of all pools, sorted by name and key (P7)."""
+    pool_ledger = records.pool_ledger
+    keys: dict[str, list[str]] = {name: [] for name in sorted(pool_ledger.pools)}
+    for pool, key in pool_ledger.accounts:
         if key is not None and pool in keys:
             keys[pool].append(key)
     views: list[PoolView] = []
     for name, of_pool in keys.items():
-        views.append(_view(books, (name, None)))
-        views += [_view(books, (name, key)) for key in sorted(of_pool) if _is_busy(books, (name, key))]
+        views.append(_pool_view(pool_ledger, (name, None)))
+        busy = [key for key in sorted(of_pool) if _is_busy(pool_ledger, (name, key))]
+        views += [_pool_view(pool_ledger, (name, key)) for key in busy]
     return views
 
 
-def history(records: Records, pool: str, since: float) -> list[PoolMinute]:
-    """P8."""
-    minutes = records.books.history.get(pool, {})
+def pool_history(records: Records, pool: str, since: float) -> list[PoolMinute]:
+    """Returns the counters of a pool by minute, from the wall time `since` on (P8)."""
+    minutes = records.pool_ledger.history.get(pool, {})
     return [
         PoolMinute(at=at, calls=what.calls, units=what.units, refusals=what.refusals)
         for at, what in sorted(minutes.items())
@@ -165,79 +164,85 @@ def history(records: Records, pool: str, since: float) -> list[PoolMinute]:
 
 
 def problem_with_needs(records: Records, jobs: Sequence[NewJob]) -> str | None:
-    """P10."""
+    """Returns why the pools can never meet the needs of one of the jobs (P10); None if they can."""
     for job in jobs:
-        for need in needs_alone(job):
-            if problem := problem_with_need(records.books, need):
+        for need in single_call_needs(job):
+            if problem := problem_with_need(records.pool_ledger, need):
                 return f"{problem} (job {job.id!r})"
     return None
 
 
-def problem_with_waiting(records: Records, job: Job, extra: tuple[Need, ...]) -> str | None:
-    """P18."""
-    problems = (problem_with_need(records.books, need) for need in together(job.needs, extra))
+def problem_with_deferred(records: Records, job: Job, deferred: tuple[Need, ...]) -> str | None:
+    """Returns why the pools can never meet the job's needs together with the units `deferred` that its
+    handler asked for (P18); None if they can."""
+    problems = (problem_with_need(records.pool_ledger, need) for need in combine_needs(job.needs, deferred))
     return next((problem for problem in problems if problem), None)
 
 
-def problem_with_need(books: Books, need: Need) -> str | None:
-    pool = books.pools.get(need.pool)
-    return need.problem(None, None) if pool is None else need.problem(pool.declared, books.in_force(pool))
+def problem_with_need(pool_ledger: PoolLedger, need: Need) -> str | None:
+    pool = pool_ledger.pools.get(need.pool)
+    return (
+        need.problem(None, None) if pool is None else need.problem(pool.declared, pool_ledger.in_force(pool))
+    )
 
 
-def _known(books: Books, name: str) -> Pool:
-    pool = books.pools.get(name)
+def _declared_pool(pool_ledger: PoolLedger, name: str) -> PoolRecord:
+    pool = pool_ledger.pools.get(name)
     if pool is None:
-        raise ConfigurationError(f"pool {name!r}: {undeclared(books.names())}")
+        raise ConfigurationError(f"pool {name!r}: {undeclared_message(pool_ledger.pool_names())}")
     return pool
 
 
-def _account(books: Books, place: PLACE) -> accounts.Account:
-    name, key = place
-    if problem := problem_with_place(_known(books, name).declared, key):
+def _load_account(pool_ledger: PoolLedger, account_key: AccountKey) -> accounts.Account:
+    name, key = account_key
+    if problem := problem_with_key(_declared_pool(pool_ledger, name).declared, key):
         raise ConfigurationError(f"pool {name!r}: {problem}")
-    known = books.load(place)
+    known = pool_ledger.load(account_key)
     return accounts.Account() if known is None else known[1]
 
 
-def _is_busy(books: Books, place: PLACE) -> bool:
-    known, now = books.look_at(books.pools[place[0]], place), books.now()
-    return bool(books.reservations(place)) or usage.is_closed(known[1], now) or usage.is_used(*known, now)
+def _is_busy(pool_ledger: PoolLedger, account_key: AccountKey) -> bool:
+    known, now = pool_ledger.peek_account(pool_ledger.pools[account_key[0]], account_key), pool_ledger.now()
+    return (
+        bool(pool_ledger.reservations(account_key))
+        or pool_reports.is_closed(known[1], now)
+        or pool_reports.has_used_units(*known, now)
+    )
 
 
-def _view(books: Books, place: PLACE) -> PoolView:
-    name, key = place
-    pool, now = books.pools[name], books.now()
-    settings, account = books.look_at(pool, place)
-    overridden = pool.override is not None and pool.override.holds(now.wall)
+def _pool_view(pool_ledger: PoolLedger, account_key: AccountKey) -> PoolView:
+    name, key = account_key
+    pool, now = pool_ledger.pools[name], pool_ledger.now()
+    settings, account = pool_ledger.peek_account(pool, account_key)
     by_hand = account.closed is not None and account.closed.holds(now.wall)
     return PoolView(
         name=name,
         key=key,
         declared=pool.declared,
-        override=pool.override if overridden else None,
-        limits=_limits(pool.declared, settings, account, books),
-        closures=breaker.tidied(account.breaker, now).closures,
+        override=override_in_force(pool.override, now.wall),
+        limits=_limit_views(pool.declared, settings, account, pool_ledger),
+        closures=breaker.drop_expired_closures(account.breaker, now).closures,
         closed=account.closed if by_hand else None,
-        reservations=books.reservations(place),
-        foreign=usage.foreign(settings, account, now),
+        reservations=pool_ledger.reservations(account_key),
+        external_usage=pool_reports.external_units(settings, account, now),
         ramp=breaker.ramp_share(settings, account.breaker, now),
         account=account,
     )
 
 
-def _limits(
-    declared: PoolSettings, in_force: PoolSettings, account: accounts.Account, books: Books
+def _limit_views(
+    declared: PoolSettings, in_force: PoolSettings, account: accounts.Account, pool_ledger: PoolLedger
 ) -> tuple[LimitView, ...]:
-    now = books.now()
+    now = pool_ledger.now()
     return tuple(
         LimitView(
             name=limit.name,
             unit=limit.unit,
             amount=limit.amount,
             declared=by_code.amount,
-            used=usage.used(in_force, account, limit, now),
-            free_in=usage.free_in(in_force, account, limit, now),
-            learned=learning.in_force(account.learned, limit, now.wall),
+            used=pool_reports.used_units(in_force, account, limit, now),
+            free_in=pool_reports.seconds_until_free(in_force, account, limit, now),
+            learned=learned_limits.learned_limit_in_force(account.learned, limit, now.wall),
         )
         for limit, by_code in zip(in_force.limits, declared.limits, strict=True)
     )

@@ -1,54 +1,55 @@
-"""prune: what has been kept long enough goes."""
+"""The store method `prune`: deletes rows that were kept long enough."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from tidemill.contract.jobs import Pruned
-from tidemill.contract.reader import HISTORY_KEPT
+from tidemill.contract.jobs import PruneResult
+from tidemill.contract.reader import HISTORY_SECONDS
 from tidemill.core import transitions
-from tidemill.core.courses import Kind
-from tidemill.core.job import Job
-from tidemill.core.queues import HOUR
+from tidemill.core.documents import DocumentKind
+from tidemill.core.jobs import Job
+from tidemill.core.queues import HOUR_SECONDS
 from tidemill.core.states import FINAL, State
-from tidemill.core.uniqueness import holds_key
-from tidemill.engine.courses import forget
-from tidemill.engine.moves import move
-from tidemill.engine.queue import ENDS, Queue
-from tidemill.engine.records import Records
+from tidemill.core.unique_keys import holds_key
+from tidemill.engine.advance import forget_document
+from tidemill.engine.queue import FINAL_STATES, Queue
+from tidemill.engine.records import Records, move_job
 
 
-def prune(records: Records, limit: int) -> Pruned:
-    """J80 to J84. First pending jobs past their expiry are cancelled, then ended jobs dropped, flows and
-    theirs too, then ids forgotten; each stops at `limit`, and `more` says that one of them did."""
+def prune(records: Records, limit: int) -> PruneResult:
+    """Cancels expired jobs, then deletes finished jobs and expired documents, then deletes old ids of enqueue
+    requests (J80 to J84). Each of these three parts handles at most `limit` rows. `more` in the result is
+    True if one of them reached `limit`."""
     now = records.clock.wall()
     expired = _expire(records, limit, now)
     pruned, early = _drop_ended(records, limit, now)
-    pruned += _drop_courses(records, limit - pruned, now)
-    forgotten = _forget(records, limit, now)
-    return Pruned(pruned, expired, more=limit in (expired, pruned, forgotten), early=early)
+    pruned += _drop_documents(records, limit - pruned, now)
+    forgotten = _forget_old(records, limit, now)
+    return PruneResult(pruned, expired, more=limit in (expired, pruned, forgotten), early=early)
 
 
 def _expire(records: Records, limit: int, now: float) -> int:
-    """Waiting and scheduled jobs too, the longest expired first."""
+    """Cancels pending jobs that have expired, whether ready, waiting or scheduled; the longest expired come
+    first. Returns how many were cancelled."""
     pending = (records.jobs[id_] for id_ in records.expiring)
     over = sorted(
         (job.expires or 0.0, job.seq, job.id) for job in pending if transitions.is_expired(job, now)
     )
     for _, _, id_ in over[:limit]:
-        move(records, transitions.expired(records.jobs[id_], now), now)
+        move_job(records, transitions.expire_job(records.jobs[id_], now), now)
     return len(over[:limit])
 
 
 def _drop_ended(records: Records, limit: int, now: float) -> tuple[int, dict[str, int]]:
-    """Queues by name, in each its cancelled, done and failed jobs in turn. Answers how many, and by queue how
-    many of them early."""
+    """Deletes finished jobs by retention, in order of queue and state. Returns their number, and for each
+    queue how many were deleted before their retention age because the queue had too many."""
     dropped, early = 0, Counter[str]()
     for name in sorted(records.queues):
         queue = records.queues[name]
-        for state in sorted(ENDS):
+        for state in sorted(FINAL_STATES):
             retention = queue.settings.retention(state)
-            for job in _outlived(records, queue, state, limit - dropped, now):
+            for job in _jobs_over_retention(records, queue, state, limit - dropped, now):
                 records.drop(job)
                 dropped += 1
                 early[name] += retention.drops_early(job.finished or 0.0, now)
@@ -57,33 +58,35 @@ def _drop_ended(records: Records, limit: int, now: float) -> tuple[int, dict[str
     return dropped, dict(+early)
 
 
-def _drop_courses(records: Records, limit: int, now: float) -> int:
-    """F4. Jobs of a flow go before it, and one that is live holds it."""
+def _drop_documents(records: Records, limit: int, now: float) -> int:
+    """Deletes documents whose `until` has passed (F4), and returns how many jobs and documents were deleted.
+    The finished jobs of a flow are deleted first. A flow with a live job is kept."""
     over = sorted(
-        (course.until, course.kind, course.id)
-        for course in records.courses.values()
-        if course.until is not None and course.until <= now
+        (document.until, document.kind, document.id)
+        for document in records.documents.values()
+        if document.until is not None and document.until <= now
     )
     dropped = 0
     for _, kind, id_ in over:
-        parts = _parts(records, id_) if kind is Kind.FLOW else []
-        ended = [job for job in parts if job.state in FINAL][: limit - dropped]
+        flow_jobs = _jobs_of_flow(records, id_) if kind is DocumentKind.FLOW else []
+        ended = [job for job in flow_jobs if job.state in FINAL][: limit - dropped]
         for job in ended:
             records.drop(job)
         dropped += len(ended)
-        if len(ended) == len(parts) and dropped < limit:
-            forget(records, records.courses[kind, id_])
+        if len(ended) == len(flow_jobs) and dropped < limit:
+            forget_document(records, records.documents[kind, id_])
             dropped += 1
     return dropped
 
 
-def _parts(records: Records, flow: str) -> list[Job]:
-    return sorted((records.jobs[id_] for id_ in records.parts.of(flow)), key=lambda job: job.seq)
+def _jobs_of_flow(records: Records, flow: str) -> list[Job]:
+    return sorted((records.jobs[id_] for id_ in records.flow_jobs.of(flow)), key=lambda job: job.seq)
 
 
-def _outlived(records: Records, queue: Queue, state: State, limit: int, now: float) -> list[Job]:
-    """By age, and the oldest of what is more than `count`. A job whose key is held for a period
-    stays; it counts, but another goes in its stead."""
+def _jobs_over_retention(records: Records, queue: Queue, state: State, limit: int, now: float) -> list[Job]:
+    """Returns up to `limit` finished jobs of one state to delete, oldest first: jobs that are too old, and
+    jobs beyond the retention's `count`. A job that still holds its unique key is kept. It counts towards
+    `count`, so another job is deleted instead."""
     retention, ended = queue.settings.retention(state), queue.ended[state]
     surplus = 0 if retention.count is None else max(0, len(ended) - retention.count)
     oldest_kept = retention.oldest_kept(now)
@@ -96,20 +99,22 @@ def _outlived(records: Records, queue: Queue, state: State, limit: int, now: flo
     return found
 
 
-def _forget(records: Records, limit: int, now: float) -> int:
-    """Ids; minutes of history; workers gone for an hour that hold nothing; keys of pools at rest."""
+def _forget_old(records: Records, limit: int, now: float) -> int:
+    """Deletes ids of enqueue requests that need not be known any more, old minutes of history, silent workers
+    and unused accounts. A worker is silent if its lease expired an hour ago and it holds no jobs. Returns how
+    many ids were deleted, at most `limit`."""
     over = [id_ for id_, known in records.memory.items() if records.is_over(known.term)][:limit]
     for id_ in over:
         del records.memory[id_]
-    oldest = (now - HISTORY_KEPT) // 60 * 60
+    oldest = (now - HISTORY_SECONDS) // 60 * 60
     for queue in records.queues.values():
         for minute in [minute for minute in queue.history if minute < oldest]:
             del queue.history[minute]
-    records.books.forget_minutes(oldest)
-    records.books.forget_unheard(now - HOUR)
-    silent_since = records.clock.boot() - HOUR
+    records.pool_ledger.forget_minutes(oldest)
+    records.pool_ledger.forget_unconfirmed(now - HOUR_SECONDS)
+    silent_since = records.clock.boot() - HOUR_SECONDS
     for worker in [worker for worker, known in records.workers.items() if known.lease < silent_since]:
         if not records.running.of(worker):
             del records.workers[worker]
-    records.books.forget_resting(limit)
+    records.pool_ledger.forget_idle_keys(limit)
     return len(over)

@@ -1,4 +1,4 @@
-"""What the store keeps about one queue: its settings, its jobs in every order a verb needs."""
+"""The state of one queue in memory: its settings, and its jobs in every order that a store method needs."""
 
 from __future__ import annotations
 
@@ -6,37 +6,40 @@ from collections import Counter
 from typing import Final
 
 from tidemill.clock import Clock
-from tidemill.core.job import Job
-from tidemill.core.queues import Override, Pause, QueueSettings, in_force
+from tidemill.core.jobs import Job
+from tidemill.core.overrides import Override, apply_override
+from tidemill.core.queues import Pause, QueueChanges, QueueSettings
 from tidemill.core.states import FINAL, PENDING, State
-from tidemill.engine.indexes import Tally
+from tidemill.engine.indexes import KeyCounts, SortedKeys, SortKey
 from tidemill.engine.lanes import Lanes
-from tidemill.engine.order import Key, Order
 
-ENDS: Final = (State.DONE, State.FAILED, State.CANCELLED)
+FINAL_STATES: Final = (State.DONE, State.FAILED, State.CANCELLED)
 
 
 class Queue:
+    """One queue, with its settings, its jobs by state and its counters."""
+
     def __init__(self, name: str, clock: Clock) -> None:
         self.name, self._clock = name, clock
         self.declared = QueueSettings()
-        self.override: Override | None = None
+        self.override: Override[QueueChanges] | None = None
         self.pause: Pause | None = None
-        self.counts: Tally[State] = Tally()
+        self.counts: KeyCounts[State] = KeyCounts()
         self.lanes = Lanes()
-        self.scheduled = Order()
+        self.scheduled = SortedKeys()
         self.retrying = 0
-        self.ended = {state: Order() for state in ENDS}
-        self.ended_parts = Order()  # jobs of flows, which are kept with them
-        self.running_in: Tally[str] = Tally()
+        self.ended = {state: SortedKeys() for state in FINAL_STATES}
+        self.ended_parts = SortedKeys()  # jobs of flows, which are kept as long as their flow
+        self.running_in: KeyCounts[str] = KeyCounts()
         self.history: dict[float, Counter[str]] = {}
 
     @property
     def settings(self) -> QueueSettings:
-        return in_force(self.declared, self.override, self._clock.wall())
+        return apply_override(self.declared, self.override, self._clock.wall())
 
     def end_override(self, now: float) -> None:
-        """Q2. Its time is over: it does not come back when the wall clock is set back."""
+        """Removes the override if it has expired at the wall time `now`, so that setting the wall clock back
+        cannot restore it (Q2)."""
         if self.override is not None and not self.override.holds(now):
             self.override = None
 
@@ -46,26 +49,27 @@ class Queue:
 
     @property
     def limited(self) -> bool:
-        """Whether the end of a run may let another job start."""
+        """True if the queue has a concurrency limit, for all jobs or per key. Then the end of a run may let
+        another job start."""
         return self.settings.concurrency is not None or self.settings.key_concurrency is not None
 
     def closed(self, now: float) -> bool:
         return self.pause is not None and self.pause.closed(now)
 
     def room(self) -> float:
-        """How many more jobs of the queue may run, the whole fleet together."""
+        """Returns how many more jobs of the queue may run now, over all workers; infinite without a limit."""
         limit = self.settings.concurrency
         return float("inf") if limit is None else max(0, limit - self.counts.of(State.RUNNING))
 
     def room_in(self, key: str) -> float:
-        """Of a key, whatever its jobs' pools. Jobs without a key are in nobody's way: the limit does not
-        hold for ''."""
+        """Returns how many more jobs of a key may run now, over all workers and lanes; infinite without a
+        limit. The limit does not apply to jobs without a key ('')."""
         limit = self.settings.key_concurrency
         if limit is None or key == "":
             return float("inf")
         return max(0, limit - self.running_in.of(key))
 
-    def file(self, job: Job, picks: int, *, fresh: bool) -> None:
+    def add_job(self, job: Job, picks: int, *, fresh: bool) -> None:
         self.counts.change(job.state, 1)
         if job.state is State.READY:
             self.lanes.add(job, picks, fresh=fresh)
@@ -75,9 +79,9 @@ class Queue:
         elif job.state is State.RUNNING:
             self.running_in.change(job.key, 1)
         elif job.state in FINAL:
-            self._shelf(job).add(_ended_key(job))
+            self._finished_order(job).add(_finished_key(job))
 
-    def unfile(self, job: Job) -> None:
+    def remove_job(self, job: Job) -> None:
         self.counts.change(job.state, -1)
         if job.state is State.READY:
             self.lanes.remove(job)
@@ -87,20 +91,21 @@ class Queue:
         elif job.state is State.RUNNING:
             self.running_in.change(job.key, -1)
         elif job.state in FINAL:
-            self._shelf(job).remove(_ended_key(job))
+            self._finished_order(job).remove(_finished_key(job))
 
-    def _shelf(self, job: Job) -> Order:
+    def _finished_order(self, job: Job) -> SortedKeys:
         return self.ended[job.state] if job.flow is None else self.ended_parts
 
     def count(self, what: str, now: float, jobs: int = 1) -> None:
-        """More done, failed, cancelled, retried, reclaimed or dropped early in this minute."""
+        """Adds `jobs` to a counter of the current minute. `what` is done, failed, cancelled, retried,
+        reclaimed or dropped_early, and `now` is a wall time."""
         minute = now // 60 * 60
         self.history.setdefault(minute, Counter())[what] += jobs
 
 
-def due_key(job: Job) -> Key:
+def due_key(job: Job) -> SortKey:
     return (job.due, job.seq, job.id)
 
 
-def _ended_key(job: Job) -> Key:
+def _finished_key(job: Job) -> SortKey:
     return (job.finished, job.seq, job.id)

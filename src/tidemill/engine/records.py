@@ -1,8 +1,4 @@
-"""Everything the store knows, and the two writes (`put`, `drop`) that keep its indexes true.
-
-Consequences of a write (a successor released, a topic rung) are in `moves`; here a job
-is only filed, so that whatever is counted or listed always equals a recount.
-"""
+"""The records of a store in memory, and the state changes of a job with all their consequences."""
 
 from __future__ import annotations
 
@@ -14,111 +10,131 @@ import msgspec
 
 from tidemill.clock import Clock, Entropy
 from tidemill.contract import jobs
+from tidemill.contract.coordination import job_topic, queue_topic, worklist_topic
 from tidemill.contract.jobs import Arrival
-from tidemill.contract.reader import AttemptRecord, LogLine, WorkerInfo
-from tidemill.contract.wakeups import agenda_topic, queue_topic
-from tidemill.core.checkpoints import Checkpoint, Step
-from tidemill.core.courses import Course, Kind
-from tidemill.core.job import Job
-from tidemill.core.ledger import PLACE
-from tidemill.core.queues import Verdict
-from tidemill.core.states import LIVE, PENDING, State
-from tidemill.engine.indexes import Index
-from tidemill.engine.ledger import Books
-from tidemill.engine.order import Order
+from tidemill.contract.reader import ATTEMPTS_KEPT, AttemptRecord, LogLine, WorkerInfo
+from tidemill.core import ledger, transitions
+from tidemill.core.checkpoints import Checkpoint, StepKey
+from tidemill.core.documents import Document, DocumentKind
+from tidemill.core.jobs import Job
+from tidemill.core.ledger import AccountKey
+from tidemill.core.queues import InsertVerdict
+from tidemill.core.states import FINAL, LIVE, PENDING, State
+from tidemill.engine.indexes import JobIndex, SortedKeys
+from tidemill.engine.ledger import PoolLedger
 from tidemill.engine.queue import Queue
 
 
-class Term(msgspec.Struct, frozen=True):
-    """A time that is over when both clocks say so: a stepped wall clock ends nothing early."""
+class ExpiryTerm(msgspec.Struct, frozen=True):
+    """A moment in time on both clocks: `wall` is a wall time, `boot` a boot-clock time of the boot `boot_id`.
+    The term has passed only if both clocks have reached it, so setting the wall clock forward ends nothing
+    early."""
 
     wall: float
     boot: float
     boot_id: str
 
 
-class Remembered(msgspec.Struct, frozen=True):
-    """What is left of a request whose job is gone, or that never became a job of its own."""
+class KnownId(msgspec.Struct, frozen=True):
+    """The answer to an enqueue request, kept after its job was deleted, or if the request never became a job.
+    The client gets the same answer if it repeats the request.
 
-    verdict: Verdict
+    - `verdict`: the answer, such as "accepted".
+    - `id`: the id of the job that was created, or of the job that held the request's unique key.
+    - `fence`, `claim`: the last claim of that job.
+    - `term`: when the store may forget this answer."""
+
+    verdict: InsertVerdict
     id: str
     fence: int
     claim: int
-    term: Term
+    term: ExpiryTerm
 
 
-class Leader(msgspec.Struct, frozen=True):
+class LeaderLease(msgspec.Struct, frozen=True):
+    """The lease of the worker that leads a duty (a kind of maintenance). The lease expires at the boot-clock
+    time `lease`."""
+
     worker: str
     lease: float
 
 
 class KnownWorker(msgspec.Struct, frozen=True):
-    """Known from its first claim or heartbeat on. `number` is its last claim's; they start at 1."""
+    """A worker that the store knows, from its first claim or heartbeat on. `lease` is the boot-clock time
+    at which its lease expires. `number` is the number of its last claim; numbers start at 1, and 0 means
+    none."""
 
     info: WorkerInfo
     lease: float
     number: int = 0
 
 
-def stranger(worker: str, seen: float) -> WorkerInfo:
-    """A worker of which only the id is known yet."""
+def unknown_worker(worker: str, seen: float) -> WorkerInfo:
+    """Returns a WorkerInfo for a worker of which only the id is known: all other facts are empty or 0. `seen`
+    is a wall time."""
     return WorkerInfo(id=worker, host="", pid=0, queues=(), concurrency=0, holds=0, seen=seen)
 
 
-class Stir(msgspec.Struct, frozen=True):
-    """A course is to be looked at: one of its jobs has ended or come back, '' when it asked for it itself."""
+class WorkMark(msgspec.Struct, frozen=True):
+    """An entry of the worklist: `document` (kind and id) has to be advanced. `job` is the job that ended or
+    left a final state; '' if an advance or a copy put the document on the worklist."""
 
-    course: tuple[Kind, str]
+    document: tuple[DocumentKind, str]
     job: str
 
 
 class Records:
-    """One truth, shared by every handle; a verb holds `lock` from its first read to its last write."""
+    """All data of a store in memory. Several store objects (handles) can share it. A store method holds
+    `lock` from its first read to its last write."""
 
     def __init__(self, clock: Clock, entropy: Entropy) -> None:
         self.clock, self.entropy = clock, entropy
         self.lock = RLock()
         self.boot_id = clock.boot_id
-        self.seq = self.fence = self.picks = self.arrival_seq = self.stir_seq = 0
+        self.seq = self.fence = self.picks = self.arrival_seq = self.work_mark_seq = 0
         self.jobs: dict[str, Job] = {}  # in order of seq: jobs are added at the end and updated in place
         self.queues: dict[str, Queue] = {}
-        self.running: Index[str] = Index()  # by worker
-        self.successors: Index[str] = Index()  # by the id of the job they wait for
-        self.keys: Index[tuple[str, str]] = Index()  # jobs that may hold a unique key, by queue and key
+        self.running: JobIndex[str] = JobIndex()  # by worker
+        self.successors: JobIndex[str] = JobIndex()  # by the id of the job they wait for
+        self.unique_holders: JobIndex[tuple[str, str]] = (
+            JobIndex()
+        )  # jobs that may hold a unique key, by queue and key
         self.expiring: dict[str, None] = {}  # pending jobs with an expiry
-        self.memory: dict[str, Remembered] = {}
+        self.memory: dict[str, KnownId] = {}
         self.arrivals: dict[int, Arrival] = {}
         self.logs: dict[str, dict[tuple[int, int], deque[LogLine]]] = {}
         self.attempts: dict[str, deque[AttemptRecord]] = {}
-        self.checkpoints: dict[str, dict[Step, Checkpoint]] = {}
-        self.courses: dict[tuple[Kind, str], Course] = {}
-        self.dues: dict[Kind, Order] = {kind: Order() for kind in Kind}
-        self.stirs: dict[int, Stir] = {}
-        self.parts: Index[str] = Index()  # jobs, by the flow they are part of
+        self.checkpoints: dict[str, dict[StepKey, Checkpoint]] = {}
+        self.documents: dict[tuple[DocumentKind, str], Document] = {}
+        self.dues: dict[DocumentKind, SortedKeys] = {kind: SortedKeys() for kind in DocumentKind}
+        self.work_marks: dict[int, WorkMark] = {}
+        self.flow_jobs: JobIndex[str] = JobIndex()  # jobs, by their flow
         self.workers: dict[str, KnownWorker] = {}
-        self.leaders: dict[str, Leader] = {}
-        self.topics: dict[str, None] = {}  # to be rung when the verb is over
-        self.books = Books(clock, self._reopen)
+        self.leaders: dict[str, LeaderLease] = {}
+        self.topics: dict[str, None] = {}  # to be notified after the verb
+        self.pool_ledger = PoolLedger(clock, self._reopen)
 
     def queue(self, name: str) -> Queue:
-        """A queue exists from its first job, declaration, override or pause on."""
+        """Returns the queue with that name. Creates it, with default settings, if it does not exist."""
         queue = self.queues.get(name)
         if queue is None:
             queue = self.queues[name] = Queue(name, self.clock)
         return queue
 
-    def _reopen(self, place: PLACE) -> None:
-        """P15: whoever waits for units of that account is woken, and asks again."""
-        for queue in self.waiting_for(place):
-            if queue.lanes.reopen(place):
+    def _reopen(self, account_key: AccountKey) -> None:
+        """Unblocks the lanes that wait for units of that account. Their queues get a wake-up (P15)."""
+        for queue in self.waiting_for(account_key):
+            if queue.lanes.reopen(account_key):
                 self.topics[queue_topic(queue.name)] = None
 
-    def waiting_for(self, place: PLACE) -> Iterable[Queue]:  # noqa: ARG002 - a store that knows them asks
-        """The queues that may have lanes waiting for units of that account."""
+    def waiting_for(self, account_key: AccountKey) -> Iterable[Queue]:  # noqa: ARG002 - a database store looks them up
+        """Returns the queues that may have lanes waiting for units of that account. Here these are all
+        queues; a database store looks them up."""
         return self.queues.values()
 
     def overdue(self, boot: float, dead: frozenset[str]) -> list[Job]:
-        """Running jobs whose lease is over, or whose worker is known to be dead."""
+        """Returns the running jobs whose lease has expired at the boot-clock time `boot`, or whose worker is
+        in `dead`."""
         running = (self.jobs[id_] for id_ in self.running.every())
         return [job for job in running if job.lease <= boot or job.worker in dead]
 
@@ -131,81 +147,93 @@ class Records:
         return self.fence
 
     def put(self, job: Job) -> None:
-        """File the new version before taking out the old one: a lane whose only ready job is
-        changed has a ready job all the time, and keeps its turn."""
+        """Stores a new job, or the new version of a job. The new version is added to its lane before the old
+        version is removed. So a lane with a single ready job is never empty, and keeps its place in the turn
+        order."""
         before = self.jobs.get(job.id)
         queue = self.queue(job.queue)
-        queue.file(job, self.picks, fresh=before is None)
+        queue.add_job(job, self.picks, fresh=before is None)
         if before is not None:
-            queue.unfile(before)
+            queue.remove_job(before)
             self._unlink(before)
         self.jobs[job.id] = job
         self._link(job)
 
     def drop(self, job: Job) -> None:
-        """The job is gone; its id, verdict and last claim are remembered."""
-        self.queues[job.queue].unfile(job)
+        """Deletes a job with its logs, attempts and checkpoints. The store still remembers its id and its
+        last claim. The flow of the job, if any, is put on the worklist."""
+        self.queues[job.queue].remove_job(job)
         self._unlink(job)
         del self.jobs[job.id]
         self._forget_details(job.id)
-        self.remember(job.id, Verdict.ACCEPTED, job.id, job.fence, job.claim)
+        self.remember(job.id, InsertVerdict.ACCEPTED, job.id, job.fence, job.claim)
         if job.flow is not None:
-            self.stir(Kind.FLOW, job.flow.id, job.id)
+            self.mark_work(DocumentKind.FLOW, job.flow.id, job.id)
 
     def _forget_details(self, job: str) -> None:
         self.logs.pop(job, None)
         self.attempts.pop(job, None)
         self.checkpoints.pop(job, None)
 
-    def remember(self, request: str, verdict: Verdict, job: str, fence: int = 0, claim: int = 0) -> None:
-        self.memory.pop(request, None)  # the newest stands last: prune forgets from the front
-        self.memory[request] = Remembered(verdict, job, fence, claim, self.term())
+    def remember(
+        self, request: str, verdict: InsertVerdict, job: str, fence: int = 0, claim: int = 0
+    ) -> None:
+        self.memory.pop(request, None)  # the newest is last: prune deletes from the front
+        self.memory[request] = KnownId(verdict, job, fence, claim, self.term())
 
-    def term(self) -> Term:
-        """MEMORY_OF_IDS from now."""
+    def term(self) -> ExpiryTerm:
+        """Returns the moment KNOWN_ID_SECONDS from now, on both clocks."""
         clock = self.clock
-        return Term(clock.wall() + jobs.MEMORY_OF_IDS, clock.boot() + jobs.MEMORY_OF_IDS, clock.boot_id)
+        return ExpiryTerm(
+            clock.wall() + jobs.KNOWN_ID_SECONDS, clock.boot() + jobs.KNOWN_ID_SECONDS, clock.boot_id
+        )
 
-    def is_over(self, term: Term) -> bool:
-        """After another boot only the wall clock can tell."""
+    def is_over(self, term: ExpiryTerm) -> bool:
+        """True if the term has passed on both clocks. After a restart of the machine only the wall clock
+        counts."""
         if self.clock.wall() < term.wall:
             return False
         return term.boot_id != self.clock.boot_id or self.clock.boot() >= term.boot
 
-    def recall(self, request: str) -> Remembered | None:
+    def find_known_id(self, request: str) -> KnownId | None:
         known = self.memory.get(request)
         return None if known is None or self.is_over(known.term) else known
 
-    def stir(self, kind: Kind, course: str, job: str = "") -> None:
-        """F10. Whoever looked before must look again, so each stir has a number of its own. Nobody looks
-        after a course that is gone."""
-        if (kind, course) not in self.courses:
+    def mark_work(self, kind: DocumentKind, document: str, job: str = "") -> None:
+        """Puts a document on the worklist, if the document exists (F10). Each entry has its own number. An
+        advance removes only the numbers that it has read, so an entry that is added later stays. `job` is the
+        job that changed; '' if none did."""
+        if (kind, document) not in self.documents:
             return
-        self.stir_seq += 1
-        self.stirs[self.stir_seq] = Stir((kind, course), job)
-        self.topics[agenda_topic(kind)] = None
+        self.work_mark_seq += 1
+        self.work_marks[self.work_mark_seq] = WorkMark((kind, document), job)
+        self.topics[worklist_topic(kind)] = None
 
-    def take_stirs(self, numbers: Iterable[int]) -> None:
+    def take_work_marks(self, numbers: Iterable[int]) -> None:
         for number in numbers:
-            self.stirs.pop(number, None)
+            self.work_marks.pop(number, None)
 
-    def put_course(self, course: Course) -> None:
-        self._undue(self.courses.get((course.kind, course.id)))
-        self.courses[course.kind, course.id] = course
-        if course.due is not None:
-            self.dues[course.kind].add((course.due, course.id))
+    def put_document(self, document: Document) -> None:
+        self._remove_due(self.documents.get((document.kind, document.id)))
+        self.documents[document.kind, document.id] = document
+        if document.due is not None:
+            self.dues[document.kind].add((document.due, document.id))
 
-    def drop_course(self, course: Course) -> None:
-        """With whatever has stirred it."""
-        self._undue(self.courses.pop((course.kind, course.id)))
-        stale = [number for number, stir in self.stirs.items() if stir.course == (course.kind, course.id)]
-        self.take_stirs(stale)
+    def drop_document(self, document: Document) -> None:
+        """Deletes a document and its entries on the worklist."""
+        self._remove_due(self.documents.pop((document.kind, document.id)))
+        stale = [
+            number
+            for number, mark in self.work_marks.items()
+            if mark.document == (document.kind, document.id)
+        ]
+        self.take_work_marks(stale)
 
-    def _undue(self, course: Course | None) -> None:
-        if course is not None and course.due is not None:
-            self.dues[course.kind].remove((course.due, course.id))
+    def _remove_due(self, document: Document | None) -> None:
+        if document is not None and document.due is not None:
+            self.dues[document.kind].remove((document.due, document.id))
 
-    def end_step(self) -> None:
+    def forget_empty_lanes(self) -> None:
         for queue in self.queues.values():
             queue.lanes.forget_empty()
 
@@ -214,7 +242,7 @@ class Records:
 
     def _link(self, job: Job) -> None:
         if job.flow is not None:
-            self.parts.add(job.flow.id, job.id)
+            self.flow_jobs.add(job.flow.id, job.id)
         if job.state is State.RUNNING:
             self.running.add(job.worker or "", job.id)
         if job.state is State.WAITING and job.after is not None:
@@ -222,11 +250,11 @@ class Records:
         if job.expires is not None and job.state in PENDING:
             self.expiring[job.id] = None
         if job.unique_key is not None and (job.unique_holds or job.state in LIVE):
-            self.keys.add((job.queue, job.unique_key), job.id)
+            self.unique_holders.add((job.queue, job.unique_key), job.id)
 
     def _unlink(self, job: Job) -> None:
         if job.flow is not None:
-            self.parts.discard(job.flow.id, job.id)
+            self.flow_jobs.discard(job.flow.id, job.id)
         if job.state is State.RUNNING:
             self.running.discard(job.worker or "", job.id)
         if job.state is State.WAITING and job.after is not None:
@@ -234,4 +262,69 @@ class Records:
         if job.expires is not None and job.state in PENDING:
             self.expiring.pop(job.id, None)
         if job.unique_key is not None and (job.unique_holds or job.state in LIVE):
-            self.keys.discard((job.queue, job.unique_key), job.id)
+            self.unique_holders.discard((job.queue, job.unique_key), job.id)
+
+
+_STARTABLE = (State.READY, State.SCHEDULED)
+
+
+def move_job(records: Records, after: Job, now: float) -> None:
+    """Stores a new job, or a job in its new state `after`, with all consequences. `now` is the wall time.
+
+    The job's queue gets a wake-up in two cases. Either the job may start, now or later, and idle workers must
+    learn when. Or its run has ended, and another job may start under a concurrency limit.
+
+    If the job ends, listeners that wait for its end are woken, and its successor may start. The history of
+    the queue counts the end, unless an operator archived the job. The flow of the job is put on the worklist
+    if the job ends or leaves a final state."""
+    before = records.jobs.get(after.id)
+    records.put(after)
+    if after.state in _STARTABLE or (before is not None and _frees_limit(records, before, after)):
+        records.topics[queue_topic(after.queue)] = None
+    had_ended = before is not None and before.state in FINAL
+    if after.flow is not None and (after.state in FINAL) is not had_ended:
+        records.mark_work(DocumentKind.FLOW, after.flow.id, after.id)
+    if after.state in FINAL and not had_ended:
+        if transitions.counts_in_history(None if before is None else before.state, after.state):
+            records.queue(after.queue).count(after.state.value, now)
+        if before is not None:
+            release_job_holds(records, before)
+        announce_end(records, after, now)
+
+
+def announce_end(records: Records, job: Job, now: float) -> None:
+    """Wakes the listeners that wait for the end of the job, and lets its waiting successor start. Called when
+    the job will not run any more."""
+    records.topics[job_topic(job.id)] = None
+    successor = records.successor_of(job.id)
+    if successor is not None:
+        move_job(records, transitions.release_successor(successor, now), now)
+
+
+def release_job_holds(records: Records, job: Job) -> None:
+    """Releases the capacity that pools hold for a job, if the job ended without running (P15). The units of a
+    running job are settled instead."""
+    if job.state is not State.RUNNING and (job.needs or job.deferred_needs):
+        ledger.release_holds(records.pool_ledger, job.id, (*job.needs, *job.deferred_needs))
+
+
+def record_attempt(records: Records, before: Job, after: Job, outcome: str, now: float) -> None:
+    """Stores how an attempt ended without success; `outcome` is a name such as "retry". `before` and `after`
+    are the job before and after that. Only the newest ATTEMPTS_KEPT attempts are kept."""
+    attempts = records.attempts.setdefault(before.id, deque(maxlen=ATTEMPTS_KEPT))
+    attempts.append(
+        AttemptRecord(
+            generation=before.generation,
+            attempt=before.attempts + 1,
+            started=before.started,
+            ended=now,
+            worker=before.worker,
+            outcome=outcome,
+            error=after.error,
+        )
+    )
+
+
+def _frees_limit(records: Records, before: Job, after: Job) -> bool:
+    ended = before.state is State.RUNNING and after.state is not State.RUNNING
+    return ended and records.queue(after.queue).limited

@@ -1,19 +1,30 @@
-"""What a provider said with an answer or an error, read from whatever a handler holds.
+"""Reads a provider's response or error and extracts what a pool needs: usage, limits and refusals.
 
-Everything goes by shape, never by import: a response or an exception of any client library, or a plain
-`(status, headers, body)`. `unpack` turns it into `Facts`; one adapter per provider reads those; `classify`
-asks them in turn, the surest first; the answer is a `Reading`, a value. `observing` says what a reading
-means to a pool's own limits.
+The source is a response or exception of any client library, or a tuple `(status, headers, body)`. It is
+recognised by its attributes, so no client library is imported.
 
-Three promises. Nothing raises: a reading of something strange is an empty one. Nothing waits: only what
-has already been received is looked at, so attributes that would fetch a body are not touched. Work is
-bounded: of a huge body only its two ends are searched, of a long chain only the first links.
-"""
+`unpack_reply` turns the source into a ProviderReply. One adapter per provider reads the reply; the most
+specific adapter comes first. `read_feedback` combines the results into a ProviderFeedback.
+`build_observation` matches the feedback with the limits of a pool.
+
+There are three guarantees:
+
+- Reading never raises. An unknown object gives empty feedback.
+- Reading never waits. It uses only data that has arrived, and no attribute that would fetch a body.
+- Its work is bounded. Of a huge body only both ends are searched, and of a long chain of causes only
+  the first 10 exceptions."""
 
 from __future__ import annotations
 
-from tidemill.feedback.classify import Classifier, read
-from tidemill.feedback.observing import observation
-from tidemill.feedback.reading import Reading, Sent, Stated
+from tidemill.feedback.classification import Classifier, read_feedback
+from tidemill.feedback.limit_observation import build_observation
+from tidemill.feedback.provider_reply import ProviderFeedback, SendStatus, StatedLimit
 
-__all__ = ["Classifier", "Reading", "Sent", "Stated", "observation", "read"]
+__all__ = [
+    "Classifier",
+    "ProviderFeedback",
+    "SendStatus",
+    "StatedLimit",
+    "build_observation",
+    "read_feedback",
+]

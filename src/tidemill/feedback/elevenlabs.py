@@ -1,20 +1,19 @@
-"""ElevenLabs: `detail.status`, and calls at once in two headers."""
+"""The adapter for ElevenLabs. It reads `detail.status` or `detail.code`, and the concurrency limit from two
+headers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from tidemill.core.refusals import Reason, Refusal
-from tidemill.feedback.facts import Facts
-from tidemill.feedback.ietf import retry_after
-from tidemill.feedback.parsing import number
-from tidemill.feedback.reading import AT_ONCE, Known, Stated
+from tidemill.core.feedback import Reason, Refusal
+from tidemill.feedback.generic_http import parse_number, parse_retry_after
+from tidemill.feedback.provider_reply import CONCURRENT_WINDOW, ProviderReply, RefusalVerdict, StatedLimit
 
-_WORDS = {
-    "too_many_concurrent_requests": Reason.CONCURRENCY,  # ours
+_REASONS = {
+    "too_many_concurrent_requests": Reason.CONCURRENCY,  # our limit
     "concurrent_limit_exceeded": Reason.CONCURRENCY,
-    "system_busy": Reason.OVERLOAD,  # theirs
+    "system_busy": Reason.OVERLOAD,  # their overload
     "rate_limit_exceeded": Reason.RATE,
     "quota_exceeded": Reason.SPENDING,
     "max_character_limit_exceeded": Reason.TOO_LARGE,
@@ -25,29 +24,23 @@ _WORDS = {
 }
 
 
-def refusal(facts: Facts, now: float) -> Known | None:
-    detail: Any = facts.body.get("detail") if isinstance(facts.body, Mapping) else None
+def find_refusal(reply: ProviderReply, now: float) -> RefusalVerdict | None:
+    detail: Any = reply.body.get("detail") if isinstance(reply.body, Mapping) else None
     if not isinstance(detail, Mapping):
         return None
     words = [word for name in ("status", "code") if isinstance(word := detail.get(name), str)]
-    reason = next((_WORDS[word] for word in words if word in _WORDS), None)
+    reason = next((_REASONS[word] for word in words if word in _REASONS), None)
     if reason is None:
         return None
-    said = detail.get("message")
-    return Known(
-        Refusal(
-            reason=reason,
-            retry_after=retry_after(facts, now),
-            status=facts.status,
-            text=said[:2000] if isinstance(said, str) else words[0],
-        )
-    )
+    message, seconds = detail.get("message"), parse_retry_after(reply, now)
+    text = message[:2000] if isinstance(message, str) else words[0]
+    return RefusalVerdict(Refusal(reason=reason, retry_after=seconds, status=reply.status, text=text))
 
 
-def stated(facts: Facts, now: float) -> tuple[Stated, ...]:  # noqa: ARG001 - nothing here has a time
-    most = number(facts.headers.get("maximum-concurrent-requests"))
-    current = number(facts.headers.get("current-concurrent-requests"))
+def stated_limits(reply: ProviderReply, now: float) -> tuple[StatedLimit, ...]:  # noqa: ARG001 - no header has a time
+    most = parse_number(reply.headers.get("maximum-concurrent-requests"))
+    current = parse_number(reply.headers.get("current-concurrent-requests"))
     if most is None:
         return ()
     left = None if current is None else max(0.0, most - current)
-    return (Stated(unit="concurrent", window=AT_ONCE, limit=most, remaining=left),)
+    return (StatedLimit(unit="concurrent", window=CONCURRENT_WINDOW, limit=most, remaining=left),)

@@ -1,17 +1,20 @@
-"""OpenAI, and the many that speak like it: `x-ratelimit-*` headers and `error.code`."""
+"""The adapter for OpenAI and compatible providers. It reads the `x-ratelimit-*` headers and `error.code`."""
 
 from __future__ import annotations
 
 import re
 
-from tidemill.core.refusals import Reason, Refusal
-from tidemill.feedback.facts import Facts
-from tidemill.feedback.ietf import retry_after
-from tidemill.feedback.parsing import duration, number
-from tidemill.feedback.reading import Known, Stated
-from tidemill.feedback.text import hint_in, normal
+from tidemill.core.feedback import Reason, Refusal
+from tidemill.feedback.generic_http import (
+    normalise_words,
+    parse_duration,
+    parse_number,
+    parse_retry_after,
+    retry_hint_in,
+)
+from tidemill.feedback.provider_reply import ProviderReply, RefusalVerdict, StatedLimit
 
-WINDOWS = (60.0, 3600.0, 86_400.0)
+WINDOW_SECONDS = (60.0, 3600.0, 86_400.0)
 _CODES = {
     "rate_limit_exceeded": Reason.RATE,
     "insufficient_quota": Reason.SPENDING,
@@ -29,58 +32,63 @@ _CODES = {
 _UNIT = re.compile(r"\b(tokens|requests) per (?:min|day|minute|hour)\b")
 
 
-def refusal(facts: Facts, now: float) -> Known | None:
-    code = next((word for name in ("code", "type") if (word := facts.word(name)) in _CODES), None)
+def find_refusal(reply: ProviderReply, now: float) -> RefusalVerdict | None:
+    code = next((word for name in ("code", "type") if (word := reply.word(name)) in _CODES), None)
     if code is None:
         return None
-    said = normal(facts.message)
+    message = normalise_words(reply.message)
     reason = _CODES[code]
-    if reason is Reason.RATE and "request too large" in said:
-        reason = Reason.TOO_LARGE  # the code of a wait for what no wait will let through
-    after = retry_after(facts, now)
-    return Known(
+    if reason is Reason.RATE and "request too large" in message:
+        reason = Reason.TOO_LARGE  # has the code of a rate limit, but waiting does not help
+    after = parse_retry_after(reply, now)
+    return RefusalVerdict(
         Refusal(
             reason=reason,
-            unit=_unit(facts, said) if reason is Reason.RATE else None,
-            retry_after=hint_in(said) if after is None else after,
-            status=facts.status,
+            unit=_unit(reply, message) if reason is Reason.RATE else None,
+            retry_after=retry_hint_in(message) if after is None else after,
+            status=reply.status,
             slow=code == "slow_down",
-            text=facts.message,
+            text=reply.message,
         )
     )
 
 
-def stated(facts: Facts, now: float) -> tuple[Stated, ...]:
-    return tuple(one for unit in ("requests", "tokens") if (one := _stated(facts, unit, now)) is not None)
+def stated_limits(reply: ProviderReply, now: float) -> tuple[StatedLimit, ...]:
+    return tuple(
+        limit for unit in ("requests", "tokens") if (limit := _stated_limit(reply, unit, now)) is not None
+    )
 
 
-def window_of(limit: float | None, remaining: float | None, reset: float | None) -> float | None:
-    """The header does not say whether it counts minutes or days. `reset` is the time until all of it is
-    back, at an even rate, so it does: reset * limit / (limit - remaining). What is left is rounded, so the
-    result may be short of the truth by half."""
+def guess_window(limit: float | None, remaining: float | None, reset: float | None) -> float | None:
+    """Returns the window of a limit in seconds: a minute, an hour or a day. Returns None if it cannot be
+    guessed. The headers do not state the window, so it is computed from the other numbers.
+
+    Used units become free again at an even rate; after `reset` seconds all `limit` units are free. So the
+    window is about `reset * limit / (limit - remaining)`. `remaining` is rounded, so this value is inexact:
+    half of a window up to 1.25 windows is accepted as that window."""
     if limit is None or remaining is None or reset is None or remaining >= limit or reset <= 0:
         return None
     found = reset * limit / (limit - remaining)
-    return next((window for window in WINDOWS if 0.5 * window <= found <= 1.25 * window), None)
+    return next((window for window in WINDOW_SECONDS if 0.5 * window <= found <= 1.25 * window), None)
 
 
-def _stated(facts: Facts, unit: str, now: float) -> Stated | None:
-    limit = number(facts.headers.get(f"x-ratelimit-limit-{unit}"))
-    remaining = number(facts.headers.get(f"x-ratelimit-remaining-{unit}"))
-    reset = duration(facts.headers.get(f"x-ratelimit-reset-{unit}"))
+def _stated_limit(reply: ProviderReply, unit: str, now: float) -> StatedLimit | None:
+    limit = parse_number(reply.headers.get(f"x-ratelimit-limit-{unit}"))
+    remaining = parse_number(reply.headers.get(f"x-ratelimit-remaining-{unit}"))
+    reset = parse_duration(reply.headers.get(f"x-ratelimit-reset-{unit}"))
     if limit is None and remaining is None:
         return None
-    return Stated(
+    return StatedLimit(
         unit=unit,
-        window=window_of(limit, remaining, reset),
+        window=guess_window(limit, remaining, reset),
         limit=limit,
         remaining=remaining,
         resets_at=None if reset is None else now + reset,
     )
 
 
-def _unit(facts: Facts, said: str) -> str | None:
-    if (kind := facts.word("type")) in ("requests", "tokens"):
+def _unit(reply: ProviderReply, message: str) -> str | None:
+    if (kind := reply.word("type")) in ("requests", "tokens"):
         return kind
-    match = _UNIT.search(said)
+    match = _UNIT.search(message)
     return match[1] if match else None

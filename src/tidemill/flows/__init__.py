@@ -1,11 +1,12 @@
-"""Flows: graphs of jobs, each made when those before it are done.
+"""Flows: graphs of jobs. The job of a step is created when the steps before it have succeeded.
 
-The store keeps a flow as a record it does not look into, and notes whenever one of its jobs ends. Whoever
-knows the tasks reads the record and what has happened (`advancing`), decides with `core.graph` what follows,
-makes those jobs (`making`) and hands both to the store, which takes them together or, when somebody else was
-quicker, not at all. So any number of workers may advance the same flow, and one that dies in the middle has
-done nothing. Ids of jobs are made of the flow, the step and an index: what is made twice is made once.
+The store keeps a flow as a document that it cannot read, and records every state change of the flow's jobs. A
+worker that knows the tasks reads the document and the changes, decides what follows (`advance`) and builds
+the next jobs (`job_builder`). The store commits the new document and the jobs together, or nothing if another
+worker was faster.
 
-Results stay with the jobs. A job is told which of them it reads (`core.flow_jobs.InFlow`), and gets them when
-it runs (`results`).
-"""
+So any number of workers may advance the same flow, and a worker that dies halfway has changed nothing. The id
+of a job consists of the flow, the step and an index, so no job is created twice.
+
+Results stay with the jobs that returned them. A job stores which results it reads (`core.jobs.FlowPosition`).
+It receives these results when it runs (`results`)."""

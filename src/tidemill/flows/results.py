@@ -1,88 +1,128 @@
-"""Reads what the steps of a flow returned, for those that take it as an argument."""
+"""Loads the results of flow steps for the jobs that take them as arguments."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from tidemill.contract.store import Store
-from tidemill.core.flow_jobs import COMPENSATION, GATHERED_BYTES, InFlow, Read, job_id
-from tidemill.core.job import Job
+from tidemill.core.jobs import (
+    COMPENSATION_SUFFIX,
+    MAX_STEP_INPUT_BYTES,
+    Error,
+    FlowPosition,
+    Job,
+    ResultReference,
+    flow_job_id,
+)
 from tidemill.core.states import State
-from tidemill.flows.failure import ARGUMENTS
-
-AT_ONCE = 100
-"""Results may have 256 KiB each: no trip is a long one."""
-
-NULL = msgspec.Raw(b"null")
-Members = dict[str, msgspec.Raw]
 
 
-class ResultGone(Exception):
-    """A job whose result is wanted is no longer there."""
+class StepFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """The argument of a compensation task: the job that failed. A compensation is a job that runs because a
+    job of a step has failed.
+
+    `step` and `index` identify the failed job in the flow. `arguments` are its arguments, including the
+    results of other steps. `attempts` is how often it ran, the first run included."""
+
+    flow: str
+    key: str | None
+    step: str
+    index: int
+    task: str
+    arguments: dict[str, Any]
+    error: Error
+    attempts: int
+
+
+ARGUMENTS_FIELD = "arguments"
+"""The field of a StepFailure that receives results when the job runs."""
+
+
+MAX_RESULTS_PER_READ = 100
+"""A result has up to 256 KiB, so a read stays short."""
+
+JSON_NULL = msgspec.Raw(b"null")
+JsonMembers = dict[str, msgspec.Raw]
+
+
+class ResultMissing(Exception):
+    """Raised if a result cannot be read because its job was deleted."""
 
 
 class ResultsTooLarge(Exception):
-    """More than one job can be given."""
+    """Raised if the results that one job reads have more than MAX_STEP_INPUT_BYTES together."""
 
 
-async def results_of(store: Store, flow: str, reads: Mapping[str, Read]) -> Members:
-    """By argument, as JSON."""
-    found: Members = {}
-    room = GATHERED_BYTES
+async def load_argument_results(store: Store, flow: str, reads: Mapping[str, ResultReference]) -> JsonMembers:
+    """Returns the results that a job takes as arguments, as JSON by argument name. `reads` says for each
+    argument which step's result it takes. Raises ResultMissing or ResultsTooLarge."""
+    found: JsonMembers = {}
+    bytes_left = MAX_STEP_INPUT_BYTES
     for argument, read in reads.items():
         values: list[msgspec.Raw] = []
-        async for some in _pages(store, flow, read.step, (0,) if read.count is None else range(read.count)):
-            values += some
-            room -= sum(map(len, some))
-            if room < 0:
+        async for page in _load_pages(
+            store, flow, read.step, (0,) if read.count is None else range(read.count)
+        ):
+            values += page
+            bytes_left -= sum(map(len, page))
+            if bytes_left < 0:
                 raise ResultsTooLarge(
                     f"{argument}: what step {read.step!r} returned is too much: all results a job takes may "
-                    f"have {GATHERED_BYTES} bytes together; store them elsewhere and return where they are"
+                    f"have {MAX_STEP_INPUT_BYTES} bytes together; store them elsewhere and return where they "
+                    "are"
                 )
         found[argument] = values[0] if read.count is None else msgspec.Raw(msgspec.json.encode(values))
     return found
 
 
-async def results(store: Store, flow: str, step: str, indexes: Sequence[int]) -> list[msgspec.Raw]:
-    """Where a job failed, what its compensation returned; null where it was let go."""
-    return [value async for some in _pages(store, flow, step, indexes) for value in some]
+async def load_results(store: Store, flow: str, step: str, indexes: Sequence[int]) -> list[msgspec.Raw]:
+    """Returns the results of a step's jobs as JSON, in the order of `indexes`.
+
+    If a job failed, the result of its compensation (the job that runs after a failure) is used instead; null
+    if the compensation did not succeed. Raises ResultMissing if a job was deleted and there is no result of a
+    compensation."""
+    return [value async for page in _load_pages(store, flow, step, indexes) for value in page]
 
 
-async def filled(store: Store, flow: InFlow, payload: bytes) -> bytes:
-    """A payload with the results it was made without. What compensates has them among the arguments of the
-    job that failed."""
-    found = await results_of(store, flow.id, flow.reads)
-    members = msgspec.json.decode(payload, type=Members)
-    if not flow.step.endswith(COMPENSATION):
+async def fill_payload(store: Store, flow: FlowPosition, payload: bytes) -> bytes:
+    """Returns the job's payload with the results of other steps filled in as arguments. For a compensation
+    they are filled into the arguments of the failed job (`StepFailure.arguments`)."""
+    found = await load_argument_results(store, flow.id, flow.reads)
+    members = msgspec.json.decode(payload, type=JsonMembers)
+    if not flow.step.endswith(COMPENSATION_SUFFIX):
         return msgspec.json.encode({**members, **found})
     [(name, failure)] = members.items()
-    fields = msgspec.json.decode(failure, type=Members)
-    arguments = msgspec.json.decode(fields[ARGUMENTS], type=Members)
-    return msgspec.json.encode({name: {**fields, ARGUMENTS: {**arguments, **found}}})
+    fields = msgspec.json.decode(failure, type=JsonMembers)
+    arguments = msgspec.json.decode(fields[ARGUMENTS_FIELD], type=JsonMembers)
+    return msgspec.json.encode({name: {**fields, ARGUMENTS_FIELD: {**arguments, **found}}})
 
 
-async def _pages(
+async def _load_pages(
     store: Store, flow: str, step: str, indexes: Sequence[int]
 ) -> AsyncIterator[list[msgspec.Raw]]:
-    for start in range(0, len(indexes), AT_ONCE):
-        some = indexes[start : start + AT_ONCE]
-        found = await _jobs(store, flow, step, some)
+    for start in range(0, len(indexes), MAX_RESULTS_PER_READ):
+        page_indexes = indexes[start : start + MAX_RESULTS_PER_READ]
+        found = await _load_jobs(store, flow, step, page_indexes)
         failed = [index for index, job in found.items() if job is None or job.state is not State.DONE]
-        instead = await _jobs(store, flow, step + COMPENSATION, failed) if failed else {}
-        yield [_result(found[index], instead.get(index), job_id(flow, step, index)) for index in some]
+        compensations = await _load_jobs(store, flow, step + COMPENSATION_SUFFIX, failed) if failed else {}
+        yield [
+            _pick_result(found[index], compensations.get(index), flow_job_id(flow, step, index))
+            for index in page_indexes
+        ]
 
 
-async def _jobs(store: Store, flow: str, step: str, indexes: Sequence[int]) -> dict[int, Job | None]:
-    jobs = await store.get([job_id(flow, step, index) for index in indexes])
+async def _load_jobs(store: Store, flow: str, step: str, indexes: Sequence[int]) -> dict[int, Job | None]:
+    jobs = await store.get([flow_job_id(flow, step, index) for index in indexes])
     return dict(zip(indexes, jobs, strict=True))
 
 
-def _result(job: Job | None, instead: Job | None, name: str) -> msgspec.Raw:
-    for one in (job, instead):
-        if one is not None and one.state is State.DONE:
-            return NULL if one.result is None else msgspec.Raw(one.result)
+def _pick_result(job: Job | None, compensation: Job | None, name: str) -> msgspec.Raw:
+    for finished in (job, compensation):
+        if finished is not None and finished.state is State.DONE:
+            return JSON_NULL if finished.result is None else msgspec.Raw(finished.result)
     if job is None:
-        raise ResultGone(f"the result of job {name!r} is gone: somebody deleted the job")
-    return NULL
+        raise ResultMissing(f"the result of job {name!r} is gone: the job was deleted")
+    return JSON_NULL

@@ -1,25 +1,33 @@
-"""A flow as people see it: its steps in order, what each waits for, and how far it is."""
+"""Flows as the CLI, the API and the dashboard pages show them: steps in order, dependencies and progress."""
 
 from __future__ import annotations
 
 import msgspec
 
-from tidemill.core.courses import Course
-from tidemill.core.graph import Graph, Node, OnFailure, decode
-from tidemill.core.graph_next import broken, over
-from tidemill.core.graph_state import (
+from tidemill.core.documents import Document
+from tidemill.core.flow_graph import FlowGraph, OnFailure, StepNode, decode_graph
+from tidemill.core.flow_progress import (
     FlowState,
     StepState,
-    progress_of,
-    progress_of_step,
-    state_of_step,
+    broken_indexes,
+    finished_steps,
+    flow_completion,
+    step_completion,
+    step_state,
 )
 
 
 class StepView(msgspec.Struct, frozen=True, kw_only=True):
-    """`parents` are the steps it follows, `waits_for` those of them that are not done. `count` is how many
-    jobs it has in all, None until it begins; `live` of them are waiting or running, `compensated` ones
-    failed and another task ran in their place."""
+    """One step of a flow, for display.
+
+    - `mapped`: True if the step has one job per element of a list.
+    - `parents`: the steps before it.
+    - `waits_for`: the parents that have not finished yet; empty once the step has started.
+    - `count`: the number of its jobs; None until the step starts.
+    - `live`: jobs that wait or run.
+    - `failed`: failed jobs without a successful compensation (a job that runs because of a failure).
+    - `compensated`: failed jobs whose compensation succeeded.
+    - `progress`: the finished share, 0 to 1."""
 
     name: str
     task: str
@@ -38,7 +46,9 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlowView(msgspec.Struct, frozen=True, kw_only=True):
-    """`progress` is from 0 to 1, `reason` why it failed or was cancelled. Times are wall times."""
+    """One flow, for display. `progress` is the finished share, 0 to 1. `reason` says why the flow failed or
+    was cancelled. `due` is the time of its timeout, and `until` the time until which it is kept. Times are
+    wall times."""
 
     id: str
     name: str
@@ -53,49 +63,51 @@ class FlowView(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[StepView, ...] = ()
 
 
-def view_of(course: Course) -> FlowView:
-    graph = decode(course.record)
-    behind = over(graph)
+def make_flow_view(document: Document) -> FlowView:
+    graph = decode_graph(document.record)
+    behind = finished_steps(graph)
     return FlowView(
-        id=course.id,
-        name=course.name,
+        id=document.id,
+        name=document.name,
         key=graph.key,
-        state=FlowState(course.state),
-        progress=progress_of(graph),
-        created=course.created,
-        reason=why_ended(graph),
-        due=course.due,
-        finished=course.finished,
-        until=course.until,
-        steps=tuple(_step(graph, node, behind) for node in graph.nodes),
+        state=FlowState(document.state),
+        progress=flow_completion(graph),
+        created=document.created,
+        reason=find_end_reason(graph),
+        due=document.due,
+        finished=document.finished,
+        until=document.until,
+        steps=tuple(_make_step_view(graph, node, behind) for node in graph.nodes),
     )
 
 
-def why_ended(graph: Graph) -> str | None:
+def find_end_reason(graph: FlowGraph) -> str | None:
     if graph.stopped is not None:
         return graph.stopped.reason
     for node in graph.nodes:
-        if lost := broken(node, graph.of(node.name)):
-            which = f"{len(lost)} of {graph.of(node.name).count} jobs" if node.each is not None else "its job"
-            return f"step {node.name!r} failed: {which}"
+        if lost := broken_indexes(node, graph.of(node.name)):
+            subject = (
+                f"{len(lost)} of {graph.of(node.name).count} jobs" if node.fan_out is not None else "its job"
+            )
+            return f"step {node.name!r} failed: {subject}"
     return None
 
 
-def _step(graph: Graph, node: Node, behind: frozenset[str]) -> StepView:
-    going = graph.of(node.name)
+def _make_step_view(graph: FlowGraph, node: StepNode, behind: frozenset[str]) -> StepView:
+    step_progress = graph.of(node.name)
     return StepView(
         name=node.name,
         task=node.work.task,
         queue=node.work.queue,
-        state=state_of_step(graph, node),
-        mapped=node.each is not None,
+        state=step_state(graph, node),
+        mapped=node.fan_out is not None,
         on_failure=node.on_failure,
         parents=tuple(sorted(node.parents)),
-        waits_for=tuple(sorted(node.parents - behind)) if going.count is None else (),
-        count=going.count,
-        live=len(going.live) + len(going.compensating),
-        done=len(going.done),
-        failed=len(going.failed - going.saved),
-        compensated=len(going.failed & going.saved),
-        progress=progress_of_step(graph, node),
+        waits_for=tuple(sorted(node.parents - behind)) if step_progress.count is None else (),
+        count=step_progress.count,
+        live=len(step_progress.live) + len(step_progress.compensating),
+        done=len(step_progress.done),
+        failed=len(step_progress.failed - step_progress.saved),
+        compensated=len(step_progress.failed & step_progress.saved),
+        progress=step_completion(graph, node),
     )

@@ -1,1 +1,2 @@
-"""Where Tidemill meets web frameworks. Each module imports its own framework and nothing imports these."""
+"""Integrations with web frameworks. Each module imports its framework, and no other module of Tidemill
+imports these modules."""

@@ -1,8 +1,7 @@
-"""FastAPI and Starlette: the application is open while the server runs.
+"""FastAPI and Starlette: opens the Tidemill application while the server runs.
 
 api = FastAPI(lifespan=tidemill_lifespan(app))
-api = FastAPI(lifespan=tidemill_lifespan(app, my_lifespan, worker=True, concurrency=4))
-"""
+api = FastAPI(lifespan=tidemill_lifespan(app, my_lifespan, worker=True, concurrency=4))"""
 
 from __future__ import annotations
 
@@ -18,28 +17,29 @@ from tidemill.errors import ConfigurationError
 if TYPE_CHECKING:
     from tidemill.worker.worker import Worker
 
+
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 
 
 def tidemill_lifespan(
     app: Tidemill, lifespan: Lifespan | None = None, *, worker: bool = False, **options: Any
 ) -> Lifespan:
-    """Opens the application's store when the server starts and closes it when it stops.
+    """Returns a lifespan for FastAPI or Starlette. It opens the application's store when the server starts,
+    and closes the store when the server stops.
 
-    `lifespan` is the web application's own. It is opened first and closed last: a worker's handlers
-    may use what it opened. What it yields is the server's lifespan state, as without this.
+    `lifespan` is the web application's own lifespan. It is opened first and closed last, so handlers of a
+    worker can use its resources. The value that it yields stays the server's lifespan state.
 
-    `worker=True` also runs a worker on the server's own loop, with the `options` of a worker. It
-    drains before the server ends, within its `grace`; one that cannot start keeps the server from
-    starting. Handlers share the loop with the requests: one
-    that blocks holds them up, so this suits small programs and development.
-    """
+    `worker=True` also runs a worker on the server's event loop; `options` are the options of the worker. If
+    the worker cannot start, the server does not start. The worker drains before the server ends, within its
+    `grace`. Handlers and requests share the event loop, so a handler that blocks delays requests. Use this
+    for small programs and development."""
     if options and not worker:
         raise ConfigurationError(
             f"{next(iter(options))}: an option of the worker, and there is none; write worker=True"
         )
     if worker:
-        app.worker_options(**options)  # a mistake is told when the server is built
+        app.worker_options(**options)  # raises for wrong options when the server is built
 
     @asynccontextmanager
     async def opened(server: Any) -> AsyncIterator[Any]:
@@ -47,38 +47,40 @@ def tidemill_lifespan(
             state = None if lifespan is None else await stack.enter_async_context(lifespan(server))
             await stack.enter_async_context(app)
             if worker:
-                await stack.enter_async_context(working(app, **options))
+                await stack.enter_async_context(running_worker(app, **options))
             yield state
 
     return opened
 
 
 @asynccontextmanager
-async def working(app: Tidemill, **options: Any) -> AsyncIterator[None]:
-    """A worker beside what is in the block, which begins when the worker has started; at its end the
-    worker drains. One that breaks meanwhile is logged at once and raises at the end."""
+async def running_worker(app: Tidemill, **options: Any) -> AsyncIterator[None]:
+    """Runs a worker during an `async with` block. The block begins when the worker has started, and the
+    worker drains at the end of the block. `options` are the options of the worker.
+
+    If the worker fails during the block, the error is logged at once and raised at the end of the block."""
     worker = app.worker(**options)
     running = asyncio.create_task(worker.run(), name="tidemill worker")
     try:
-        await _started(worker, running)
-        running.add_done_callback(_tell_of_its_end)
+        await _wait_until_started(worker, running)
+        running.add_done_callback(_log_worker_end)
         yield
     finally:
         worker.stop()
         await running
 
 
-async def _started(worker: Worker, running: asyncio.Task[None]) -> None:
+async def _wait_until_started(worker: Worker, running: asyncio.Task[None]) -> None:
     started = asyncio.create_task(worker.started.wait())
     try:
         await asyncio.wait({running, started}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         started.cancel()
     if running.done():
-        running.result()  # raises what it ended with
+        running.result()  # raises the worker's error
 
 
-def _tell_of_its_end(running: asyncio.Task[None]) -> None:
+def _log_worker_end(running: asyncio.Task[None]) -> None:
     if not running.cancelled() and (error := running.exception()) is not None:
         logging.getLogger("tidemill").error(
             "the worker in this server has ended: it answers, and runs no jobs", exc_info=error

@@ -1,14 +1,13 @@
-"""Hooks in HTTP clients: what `Pool.watch(client)` adds to a client.
+"""HTTP client hooks that `Pool.watch(client)` installs.
 
-A hook sees every request that a client sends inside a handler, also those that an SDK sends by itself when
-it tries again. It tells the running attempt when the request leaves, and what the answer says: status,
-rate-limit headers, usage. The attempt is found by a context variable, so a client may be shared by all
-handlers of a worker. Outside of an attempt a hook does nothing.
+A hook sees every request that a client sends inside a handler, including the retries of an SDK. It reports to
+the running attempt when a request is sent. It also reports the status, rate-limit headers and usage of the
+answer. A context variable identifies the attempt, so all handlers of a worker can share one client. Outside
+of an attempt a hook does nothing.
 
 `clients` finds the HTTP client inside an SDK's client. `httpx_hooks`, `aiohttp_hooks` and `requests_hooks`
-add the hooks. `bodies` reads the usage of a body while it streams by. No client library is imported here
-before the program has imported it.
-"""
+contain the hooks. `watched_call` reads usage from a body while it streams. A client library is imported only
+if the program has imported it before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A TraceConfig of aiohttp, and a reader that looks at the body as it is read."""
+"""Hooks for aiohttp: a TraceConfig that sees requests, and a stream reader that reads usage from the response
+body."""
 
 from __future__ import annotations
 
@@ -10,13 +11,15 @@ from typing import Any
 from aiohttp import ClientError, ClientResponseError, ClientSession, StreamReader, TraceConfig
 from aiohttp.base_protocol import BaseProtocol
 
-from tidemill.core.refusals import CLIENT_ERROR
-from tidemill.hooks.bodies import Body
-from tidemill.hooks.calls import Answer, WatchedCall, begin_call
+from tidemill.core.feedback import MIN_REFUSAL_STATUS
+from tidemill.hooks.watched_call import BodyUsageReader, WatchedCall, WatchedResponse, begin_call
 
 
-class PoolTrace(TraceConfig):
-    """aiohttp awaits each of these signals, the one for the headers before it writes them."""
+class AiohttpTrace(TraceConfig):
+    """An aiohttp TraceConfig that reports the requests and responses of one session to `pool`.
+
+    aiohttp awaits every signal. It sends `on_request_headers_sent` before it writes the headers, so a request
+    is reported before it leaves."""
 
     def __init__(self, pool: Any) -> None:
         super().__init__()
@@ -36,16 +39,17 @@ class PoolTrace(TraceConfig):
     async def _end(self, _session: ClientSession, context: SimpleNamespace, params: Any) -> None:
         if (call := _call_of(context)) is not None:
             call.left(1)
-            if params.response.status >= CLIENT_ERROR:
+            if params.response.status >= MIN_REFUSAL_STATUS:
                 await _read_error(params.response, call)
             else:
                 _watch_body(params.response, call)
 
     async def _failed(self, _session: ClientSession, context: SimpleNamespace, params: Any) -> None:
-        """With `raise_for_status=True` an answer ends here, and its body stays unread."""
+        """Reports the status and headers of an error response. It is needed for `raise_for_status=True`,
+        because aiohttp then raises before the body is read."""
         call, error = _call_of(context), params.exception
         if call is not None and isinstance(error, ClientResponseError) and error.status:
-            call.answered(Answer(error.status, error.headers or {}))
+            call.answered(WatchedResponse(error.status, error.headers or {}))
 
 
 def _call_of(context: SimpleNamespace) -> WatchedCall | None:
@@ -54,45 +58,54 @@ def _call_of(context: SimpleNamespace) -> WatchedCall | None:
 
 
 async def _read_error(response: Any, call: WatchedCall) -> None:
-    """An error says its reason in its body, which an SDK may throw away unread. `read` keeps it for later
-    calls of `read`, `text` and `json`. `content` is replaced by a reader that has the body once more."""
+    """Reads and reports the body of an error response. The body contains the reason, and an SDK may discard
+    it.
+
+    The program can still read the body afterwards. `response.read()` has stored it for `read`, `text` and
+    `json`, and `response.content` is replaced by a reader with the same body."""
     try:
         body = await response.read()
-    except (ClientError, OSError, TimeoutError):  # the handler meets it too, if it reads the body
-        call.answered(Answer(response.status, response.headers))
+    except (ClientError, OSError, TimeoutError):  # the handler gets the same error when it reads the body
+        call.answered(WatchedResponse(response.status, response.headers))
         return
+    response.content = _reader_of(body)
+    call.answered(WatchedResponse(response.status, response.headers, body or None))
+
+
+def _reader_of(body: bytes) -> StreamReader:
     loop = asyncio.get_running_loop()
-    content = StreamReader(BaseProtocol(loop), 2 * len(body) + 1, loop=loop)
-    content.feed_data(body)
-    content.feed_eof()
-    response.content = content
-    call.answered(Answer(response.status, response.headers, body or None))
+    reader = StreamReader(BaseProtocol(loop), 2 * len(body) + 1, loop=loop)
+    reader.feed_data(body)
+    reader.feed_eof()
+    return reader
 
 
 def _watch_body(response: Any, call: WatchedCall) -> None:
-    call.answered(Answer(response.status, response.headers))
-    response.content = WatchedReader(response, call)
+    call.answered(WatchedResponse(response.status, response.headers))
+    response.content = WatchedStreamReader(response, call)
 
 
-class WatchedReader:
-    """Stands before the response's own reader, to which it leaves the work. `response.read()` and the
-    iterators read through it too."""
+class WatchedStreamReader:
+    """Replaces the stream reader of a response. It passes every piece of the body on to the program and reads
+    the usage from it.
+
+    `response.read()` and all iterators use this reader too."""
 
     def __init__(self, response: Any, call: WatchedCall) -> None:
         self._response, self._call, self._reader = response, call, response.content
-        self._body = Body(response.headers.get("content-type", ""))
+        self._body = BodyUsageReader(response.headers.get("content-type", ""))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reader, name)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return _pieces(self.readline)
+        return _iter_pieces(self.readline)
 
     def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
-        return _pieces(lambda: self.read(n))
+        return _iter_pieces(lambda: self.read(n))
 
     def iter_any(self) -> AsyncIterator[bytes]:
-        return _pieces(self.readany)
+        return _iter_pieces(self.readany)
 
     async def iter_chunks(self) -> AsyncIterator[tuple[bytes, bool]]:
         while (chunk := await self.readchunk()) != (b"", False):
@@ -114,8 +127,8 @@ class WatchedReader:
         return self._seen(await self._reader.readexactly(n))
 
     async def readchunk(self) -> tuple[bytes, bool]:
-        piece, ends = await self._reader.readchunk()
-        return self._seen(piece), ends
+        piece, is_end = await self._reader.readchunk()
+        return self._seen(piece), is_end
 
     def read_nowait(self, n: int = -1) -> bytes:
         return self._seen(self._reader.read_nowait(n))
@@ -124,10 +137,10 @@ class WatchedReader:
         self._body.feed(piece)
         if self._reader.at_eof():
             response = self._response
-            self._call.answered(Answer(response.status, response.headers, self._body.content()))
+            self._call.answered(WatchedResponse(response.status, response.headers, self._body.content()))
         return piece
 
 
-async def _pieces(read: Callable[[], Awaitable[bytes]]) -> AsyncIterator[bytes]:
+async def _iter_pieces(read: Callable[[], Awaitable[bytes]]) -> AsyncIterator[bytes]:
     while piece := await read():
         yield piece

@@ -1,8 +1,7 @@
-"""Finds the HTTP client inside the client that a program has, and adds the hooks of a pool to it.
+"""Finds the HTTP client inside an SDK's client and adds the hooks of a pool to it.
 
-A client is recognised by the name of its class and never by import, so a library that the program does not
-use is not needed here.
-"""
+A client is recognised by its class name, without an import. So a program needs only the client libraries that
+it uses."""
 
 from __future__ import annotations
 
@@ -12,13 +11,16 @@ from typing import Any, TypeVar
 from tidemill.errors import ConfigurationError
 from tidemill.hooks.httpx_hooks import AsyncHttpxHooks, HttpxHooks
 
-C = TypeVar("C")
+ClientT = TypeVar("ClientT")
 
 
-def watch(pool: Any, client: C) -> C:
-    """Adds the hooks once, however often it is called with the same pool and client. A client reports to one
-    pool: with two of them a request would be booked twice, or to the pool it does not go to."""
-    add = _way(client)
+def watch(pool: Any, client: ClientT) -> ClientT:
+    """Adds the hooks of a pool to a client and returns the client. A second call with the same pool does
+    nothing.
+
+    Raises ConfigurationError if the client is of an unknown kind, or if it already reports to another pool.
+    With two pools each request would be counted twice, or for the wrong pool."""
+    add = _find_hook_installer(client)
     if add is None:
         raise ConfigurationError(
             f"watch: {type(client).__module__}.{type(client).__qualname__} is no client that can be watched; "
@@ -29,7 +31,7 @@ def watch(pool: Any, client: C) -> C:
     return client
 
 
-def _way(client: Any) -> Callable[[Any, Any], None] | None:
+def _find_hook_installer(client: Any) -> Callable[[Any, Any], None] | None:
     names = {f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}" for kind in type(client).__mro__}
     for library in ("httpx", "httpx2"):
         if names & {f"{library}.Client", f"{library}.AsyncClient"}:
@@ -52,7 +54,7 @@ def _watch_httpx(pool: Any, client: Any) -> None:
     if _reports_to(pool, [owner.pool for owner in owners if isinstance(owner, HttpxHooks)]):
         return
     own = AsyncHttpxHooks(pool) if "AsyncClient" in names else HttpxHooks(pool)
-    # The body is covered by the first hook: the program's own hooks may read it.
+    # First in the list: hooks of the program may read the body, so it must be wrapped before.
     client.event_hooks = {
         "request": [*hooks["request"], own.request],
         "response": [own.response, *hooks["response"]],
@@ -60,7 +62,8 @@ def _watch_httpx(pool: Any, client: Any) -> None:
 
 
 def _reports_to(pool: Any, watching: Sequence[Any]) -> bool:
-    """Whether the client has the hooks of that pool. Raises when it has those of another."""
+    """True if the client already has the hooks of `pool`. `watching` are the pools whose hooks it has. Raises
+    ConfigurationError if another pool is among them."""
     for other in watching:
         if other is not pool:
             raise ConfigurationError(
@@ -70,27 +73,30 @@ def _reports_to(pool: Any, watching: Sequence[Any]) -> bool:
 
 
 def _watch_aiohttp(pool: Any, session: Any) -> None:
-    from tidemill.hooks.aiohttp_hooks import PoolTrace
+    from tidemill.hooks.aiohttp_hooks import AiohttpTrace
 
     traces = session.trace_configs
-    if not _reports_to(pool, [trace.pool for trace in traces if isinstance(trace, PoolTrace)]):
-        trace = PoolTrace(pool)
+    if not _reports_to(pool, [trace.pool for trace in traces if isinstance(trace, AiohttpTrace)]):
+        trace = AiohttpTrace(pool)
         trace.freeze()
         traces.append(trace)
 
 
 def _watch_requests(pool: Any, session: Any) -> None:
-    from tidemill.hooks.requests_hooks import ResponseHook
+    from tidemill.hooks.requests_hooks import RequestsHook
 
     hooks = session.hooks["response"]
-    if not _reports_to(pool, [hook.pool for hook in hooks if isinstance(hook, ResponseHook)]):
-        hooks.insert(0, ResponseHook(pool))
+    if not _reports_to(pool, [hook.pool for hook in hooks if isinstance(hook, RequestsHook)]):
+        hooks.insert(0, RequestsHook(pool))
 
 
 def _watch_genai(pool: Any, client: Any) -> None:
-    """google-genai calls by httpx, or in async code by aiohttp where that is installed, with a session for
-    each event loop, which it opens with the first call."""
-    api = client._api_client  # noqa: SLF001 - it offers its HTTP clients nowhere else
+    """Adds the hooks to a google-genai client. Its requests go through httpx; async requests go through
+    aiohttp if that is installed.
+
+    The client opens one aiohttp session per event loop at the first call. So its method that opens a session
+    is replaced by a function that opens the session and adds the hooks."""
+    api = client._api_client  # noqa: SLF001 - there is no public access to its HTTP clients
     open_session = getattr(api, "_get_aiohttp_session", None)
     opens_watched = _reports_to(pool, getattr(open_session, "tidemill_pools", ()))
     for http_client in (api._httpx_client, api._async_httpx_client):  # noqa: SLF001
@@ -101,7 +107,7 @@ def _watch_genai(pool: Any, client: Any) -> None:
 
     async def opened() -> Any:
         session = await open_session()
-        if _way(session) is _watch_aiohttp:
+        if _find_hook_installer(session) is _watch_aiohttp:
             _watch_aiohttp(pool, session)
         return session
 

@@ -1,22 +1,22 @@
-"""Event hooks of httpx and httpx2, and the trace of the connection below them."""
+"""Hooks for httpx and httpx2: event hooks for requests and responses, and a trace that sees when a request is
+sent."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
-from tidemill.core.refusals import CLIENT_ERROR
-from tidemill.hooks.bodies import Body
-from tidemill.hooks.calls import Answer, WatchedCall, begin_call
+from tidemill.core.feedback import MIN_REFUSAL_STATUS
+from tidemill.hooks.watched_call import BodyUsageReader, WatchedCall, WatchedResponse, begin_call
 
-_CALL = "tidemill_call"
-"""The extension of a request that holds its call."""
-_LEAVES = (".send_request_headers.started", ".send_request_body.complete")
-"""Both: a provider counts a request when its headers arrive, or when all of it has."""
+_CALL_EXTENSION = "tidemill_call"
+"""The request extension that holds its WatchedCall."""
+_SEND_EVENTS = (".send_request_headers.started", ".send_request_body.complete")
+"""Both events: some providers count a request when its headers arrive, others when its body is complete."""
 
 
 class HttpxHooks:
-    """For one client. `request` and `response` are its event hooks."""
+    """The event hooks of one sync client. httpx calls `request` before and `response` after each request."""
 
     def __init__(self, pool: Any) -> None:
         self.pool = pool
@@ -26,12 +26,12 @@ class HttpxHooks:
             _attach(request, call, _sync_trace(call, request.extensions.get("trace")))
 
     def response(self, response: Any) -> None:
-        call: WatchedCall | None = response.request.extensions.get(_CALL)
+        call: WatchedCall | None = response.request.extensions.get(_CALL_EXTENSION)
         if call is None:
             return
         call.left(1)
-        if response.status_code >= CLIENT_ERROR:
-            response.read()  # an error says its reason in its body, which an SDK may throw away unread
+        if response.status_code >= MIN_REFUSAL_STATUS:
+            response.read()  # the reason is in the body, and an SDK may discard it
             call.answered(response)
             return
         _watch_body(response, call)
@@ -43,11 +43,11 @@ class AsyncHttpxHooks(HttpxHooks):
             _attach(request, call, _async_trace(call, request.extensions.get("trace")))
 
     async def response(self, response: Any) -> None:  # type: ignore[override]
-        call: WatchedCall | None = response.request.extensions.get(_CALL)
+        call: WatchedCall | None = response.request.extensions.get(_CALL_EXTENSION)
         if call is None:
             return
         call.left(1)
-        if response.status_code >= CLIENT_ERROR:
+        if response.status_code >= MIN_REFUSAL_STATUS:
             await response.aread()
             call.answered(response)
             return
@@ -55,13 +55,13 @@ class AsyncHttpxHooks(HttpxHooks):
 
 
 def _attach(request: Any, call: WatchedCall, trace: Callable[..., Any]) -> None:
-    request.extensions = {**request.extensions, "trace": trace, _CALL: call}
+    request.extensions = {**request.extensions, "trace": trace, _CALL_EXTENSION: call}
 
 
-def _is_departure(event: str, info: Any) -> bool:
-    if not event.endswith(_LEAVES):
+def _is_send_event(event: str, info: Any) -> bool:
+    if not event.endswith(_SEND_EVENTS):
         return False
-    # A proxy is asked for a tunnel first, with the extensions of the request that will go through it.
+    # The CONNECT request to a proxy has the extensions of the request that follows through the tunnel.
     request = info.get("request") if hasattr(info, "get") else None
     return getattr(request, "method", b"") != b"CONNECT"
 
@@ -70,8 +70,8 @@ def _sync_trace(call: WatchedCall, other: Any) -> Callable[[str, Any], None]:
     def trace(event: str, info: Any) -> None:
         if other is not None:
             other(event, info)
-        if _is_departure(event, info):
-            call.leaves_sync()
+        if _is_send_event(event, info):
+            call.before_send_sync()
 
     return trace
 
@@ -80,16 +80,16 @@ def _async_trace(call: WatchedCall, other: Any) -> Callable[[str, Any], Any]:
     async def trace(event: str, info: Any) -> None:
         if other is not None:
             await other(event, info)
-        if _is_departure(event, info):
+        if _is_send_event(event, info):
             await call.leaves()
 
     return trace
 
 
 def _watch_body(response: Any, call: WatchedCall) -> None:
-    """The response's own methods are covered on the object: they hand out the body decoded, and every
-    other way to read it goes through them."""
-    body, tell = _reporter(response, call)
+    """Replaces `iter_bytes` and `close` of this response, so that usage is read while the program reads the
+    body. All other ways to read the body call `iter_bytes`."""
+    body, tell = _body_reporter(response, call)
     iter_bytes, close = response.iter_bytes, response.close
 
     def watched_bytes(chunk_size: int | None = None) -> Iterator[bytes]:
@@ -106,7 +106,7 @@ def _watch_body(response: Any, call: WatchedCall) -> None:
 
 
 def _watch_async_body(response: Any, call: WatchedCall) -> None:
-    body, tell = _reporter(response, call)
+    body, tell = _body_reporter(response, call)
     aiter_bytes, aclose = response.aiter_bytes, response.aclose
 
     async def watched_bytes(chunk_size: int | None = None) -> AsyncIterator[bytes]:
@@ -122,13 +122,14 @@ def _watch_async_body(response: Any, call: WatchedCall) -> None:
     vars(response).update(aiter_bytes=watched_bytes, aclose=watched_close)
 
 
-def _reporter(response: Any, call: WatchedCall) -> tuple[Body, Callable[[], None]]:
-    """Tells the headers at once, and the usage when the body has been read or given up."""
+def _body_reporter(response: Any, call: WatchedCall) -> tuple[BodyUsageReader, Callable[[], None]]:
+    """Reports the status and headers of a response. Returns two objects: a reader that takes the pieces of
+    the body, and a function that reports the usage. Call the function when the body was read or closed."""
     status, headers = response.status_code, response.headers
-    body = Body(headers.get("content-type", ""))
-    call.answered(Answer(status, headers))
+    body = BodyUsageReader(headers.get("content-type", ""))
+    call.answered(WatchedResponse(status, headers))
 
     def tell() -> None:
-        call.answered(Answer(status, headers, body.content()))
+        call.answered(WatchedResponse(status, headers, body.content()))
 
     return body, tell

@@ -1,17 +1,18 @@
-"""A response hook of requests. It cannot see when a request leaves: only its answer. So no request is late
-here: the units of a call that took a minute would count from its end."""
+"""A response hook for the library requests.
+
+requests has no hook for the moment of sending, so only answers are reported. A call without a reservation is
+therefore counted in the pool from the time of its answer, not from the time of sending."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from tidemill.core.refusals import CLIENT_ERROR
-from tidemill.hooks.bodies import Body
-from tidemill.hooks.calls import Answer, WatchedCall, begin_call
+from tidemill.core.feedback import MIN_REFUSAL_STATUS
+from tidemill.hooks.watched_call import BodyUsageReader, WatchedCall, WatchedResponse, begin_call
 
 
-class ResponseHook:
+class RequestsHook:
     def __init__(self, pool: Any) -> None:
         self.pool = pool
 
@@ -19,29 +20,30 @@ class ResponseHook:
         call = begin_call(self.pool)
         if call is None:
             return
-        call.left(1 + _retries(response))
-        if response.status_code >= CLIENT_ERROR:
-            _ = response.content  # an error says its reason in its body
+        call.left(1 + _count_retries(response))
+        if response.status_code >= MIN_REFUSAL_STATUS:
+            _ = response.content  # the body contains the reason
             call.answered(response)
             return
-        _watch_body(response, call)
+        _watch_requests_body(response, call)
 
 
-def _retries(response: Any) -> int:
-    """What urllib3 tried again by itself, if the session's adapter told it to."""
+def _count_retries(response: Any) -> int:
+    """Returns how many retries urllib3 made for this response; 0 if the session's adapter allows none."""
     history = getattr(getattr(response.raw, "retries", None), "history", ())
     return len(history)
 
 
-def _watch_body(response: Any, call: WatchedCall) -> None:
-    """`content`, `text`, `json` and the iterators all read through `iter_content`."""
+def _watch_requests_body(response: Any, call: WatchedCall) -> None:
+    """Replaces `iter_content` and `close` of this response, so that usage is read while the program reads the
+    body. `content`, `text`, `json` and the iterators all use `iter_content`."""
     status, headers = response.status_code, response.headers
-    body = Body(headers.get("content-type", ""))
-    call.answered(Answer(status, headers))
+    body = BodyUsageReader(headers.get("content-type", ""))
+    call.answered(WatchedResponse(status, headers))
     iter_content, close = response.iter_content, response.close
 
     def tell() -> None:
-        call.answered(Answer(status, headers, body.content()))
+        call.answered(WatchedResponse(status, headers, body.content()))
 
     def watched_content(chunk_size: int | None = 1, decode_unicode: bool = False) -> Iterator[Any]:
         for piece in iter_content(chunk_size, decode_unicode):

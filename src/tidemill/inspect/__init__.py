@@ -1,10 +1,13 @@
-"""Looking at jobs and queues, and steering them: what the command line and web pages are built on.
+"""Queries and operator actions, used by the command line, the HTTP API and the dashboard.
 
-Nothing here is needed for running a job. Looking costs what is looked at: the size of the
-store matters only to what reads every job a filter means (`count`, `each`, and a change by
-filter), and those do it page by page.
+Workers do not need this package. Most queries cost the same however many jobs are stored. Only `count`,
+`each` and a change by filter read every matching job, page by page.
 
-`inspector` the API · `queue_views` what a queue is doing · `bulk` changes to many jobs ·
-`steering` pauses and overrides · `facts` and `explanation` why a job waits, told by `waiting`,
-`running` and `ended` in the `causes` programs know.
-"""
+- `inspector`: the API, `app.inspect`; `views` defines the values that it returns
+- `queues`, `pools`, `flows`, `jobs`: one module for each kind of object that the inspector reads
+- `overrides`: pauses, overrides and closures set by an operator
+- `explanation`: why a job waits; `causes`, `wait_causes` and `pool_waits` find the reasons
+- `explanation_inputs`, `forecast_inputs`: load the data of explanations and forecasts from the store
+- `forecast`, `plan`: when jobs will be done
+- `formatting`: durations, times and quantities as text
+- `metrics`: the text of /metrics; `store_copy`: copies one store into another"""

@@ -1,38 +1,149 @@
-"""Why a job waits, or what it does: a pure function of facts.
-
-Several causes may hold at once, and ending one of them does not start the job. All are told,
-the one most in the way first: what only a person ends, then what ends at a time (the latest
-first), then what ends by itself as other jobs do.
-"""
+"""Explains why a job waits or what became of it, and estimates when it starts."""
 
 from __future__ import annotations
 
+import math
 from datetime import tzinfo
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from tidemill.core.needs import Need
+from tidemill.core.forecast.backlog import CallGroup, LaneBacklog
+from tidemill.core.forecast.completion import (
+    ForecastRequest,
+    completion_times,
+    completion_times_by_limit,
+    related_backlogs,
+)
+from tidemill.core.jobs import Job
+from tidemill.core.needs import IMPLIED, Need
 from tidemill.core.states import PENDING, State
-from tidemill.core.units import IMPLIED
-from tidemill.inspect.causes import Cause, Code
-from tidemill.inspect.ended import describe_end
-from tidemill.inspect.expecting import Start, start_of
-from tidemill.inspect.facts import Facts
-from tidemill.inspect.running import describe_run
-from tidemill.inspect.waiting import causes_of_waiting, next_in_turn
-from tidemill.inspect.words import Times, quantity
+from tidemill.core.transitions import is_expired
+from tidemill.inspect.causes import Cause, CauseCode, finished_cause, running_cause
+from tidemill.inspect.explanation_inputs import ExplanationInputs
+from tidemill.inspect.forecast_inputs import StoreSnapshot, estimate_calls, group_demand
+from tidemill.inspect.formatting import TimeFormatter, format_quantity
+from tidemill.inspect.plan import LimitPlan, limit_plans, slowest_limit
+from tidemill.inspect.pool_waits import find_pools, has_firm_hold, needs_of_job, pool_wait_seconds
+from tidemill.inspect.wait_causes import find_wait_causes, next_in_turn_cause
+
+
+class StartEstimate(msgspec.Struct, frozen=True):
+    """The expected start of a job. `at` is a wall time. `by` is the limit that causes most of the whole wait;
+    None if no limit causes it. Another limit may block the job now, but for a shorter time."""
+
+    at: float
+    by: LimitPlan | None = None
+
+
+def estimate_start(facts: ExplanationInputs) -> StartEstimate | None:
+    """Returns the expected start of a ready or scheduled job. None if the start is unknown, or if the job
+    cannot start until someone acts."""
+    job, snapshot = facts.job, facts.snapshot
+    if snapshot is None or job.state not in (State.READY, State.SCHEDULED):
+        return None
+    if is_expired(job, facts.now.wall) or job.unknown_for or not facts.workers:
+        return None
+    seconds, by = _estimate_seconds(facts, snapshot)
+    if seconds is None or math.isinf(seconds):
+        return None
+    return StartEstimate(facts.now.wall + seconds, by)
+
+
+def _estimate_seconds(
+    facts: ExplanationInputs, snapshot: StoreSnapshot
+) -> tuple[float | None, LimitPlan | None]:
+    job, needs = facts.job, needs_of_job(facts.job)
+    known = find_pools(snapshot, needs)
+    alone = pool_wait_seconds(job, needs, known)
+    if has_firm_hold(job, known) and math.isfinite(alone):
+        return alone, None
+    bounded = any(limit.per is None for pool in known.values() for limit in pool.settings.limits)
+    busy = all(worker.holds >= worker.concurrency for worker in facts.workers)
+    if facts.job_seconds is None and (busy or (bounded and math.isinf(alone))):
+        return None, None
+    ours, others = _start_backlogs(facts, snapshot, needs)
+    request = ForecastRequest(
+        lines=[ours, *others],
+        know=snapshot.known(),
+        worker_capacity=snapshot.worker_capacity([job.queue]),
+        call_seconds=facts.job_seconds or 0.0,
+    )
+    seconds = completion_times(request)[0][-1]
+    return seconds, _slowest_limit_before(request, seconds)
+
+
+def _slowest_limit_before(request: ForecastRequest, seconds: float) -> LimitPlan | None:
+    request = replace(request, lines=[request.lines[index] for index in related_backlogs(request, [0])])
+    found = slowest_limit(limit_plans(completion_times_by_limit(request, [0]), request.know))
+    if found is None or found.seconds is None or found.seconds < seconds / 2:
+        return None
+    return found
+
+
+def _start_backlogs(
+    facts: ExplanationInputs, snapshot: StoreSnapshot, needs: tuple[Need, ...]
+) -> tuple[LaneBacklog, list[LaneBacklog]]:
+    """Returns two values: the calls of this job's lane up to this job, and the calls of the other lanes.
+
+    If the job is due later, the order in its lane is not known yet. The first value then has only this job,
+    and the other jobs of its lane are in the second. `needs` are the units for this job."""
+    job, find_pool = facts.job, snapshot.known()
+    due = max(0.0, job.due - facts.now.wall) if job.state is State.SCHEDULED else 0.0
+    before: list[CallGroup] = []
+    others = snapshot.demand
+    if due <= 0:
+        before = _calls_before(facts, snapshot)
+        others = [
+            demand for demand in snapshot.demand if (demand.queue, demand.lane) != (job.queue, job.lane)
+        ]
+    ours = LaneBacklog(
+        work=(*before, CallGroup(1.0, needs)),
+        priority=job.priority,
+        weight=snapshot.weight(job.queue),
+        queue=job.queue,
+        opens=max(due, snapshot.seconds_until_resumed(job.queue), facts.batch_due),
+    )
+    return ours, group_demand(snapshot, others, find_pool)
+
+
+def _calls_before(facts: ExplanationInputs, snapshot: StoreSnapshot) -> list[CallGroup]:
+    """Returns the calls of the jobs that start before this job in its lane."""
+    job, left = facts.job, facts.ahead or 0
+    found: list[CallGroup] = []
+    lane = [demand for demand in snapshot.demand if (demand.queue, demand.lane) == (job.queue, job.lane)]
+    for demand in lane:
+        if left > 0 and demand.priority <= job.priority:
+            jobs = min(left, demand.jobs)
+            left -= jobs
+            found.append(_calls_of_lane(job, jobs, demand.needs, snapshot))
+    if left > 0:
+        found.append(CallGroup(float(left)))
+    return found
+
+
+def _calls_of_lane(job: Job, jobs: int, needs: tuple[Need, ...], snapshot: StoreSnapshot) -> CallGroup:
+    """Returns the calls of `jobs` jobs that are ahead of `job` in its lane. For a task with batches only full
+    batches count, because the remaining jobs share the call of `job`."""
+    work = estimate_calls(jobs, needs, job.batching, snapshot.known())
+    if job.batching is None:
+        return work
+    return CallGroup(float(jobs // job.batching.max_items), work.needs)
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """`code` and `details` are those of the first of `causes`; `sentence` tells all of them. `starts_at` is
-    when a waiting job is expected to start (wall); None when it does not wait or nobody can say."""
+    """Why a job waits, or what became of it.
+
+    `causes` starts with the most blocking cause; `code` and `details` are those of this first cause.
+    `sentence` is the whole explanation as text. `starts_at` is the expected start as wall time; None if it is
+    unknown or the job does not wait."""
 
     job: str
     queue: str
     task: str
     state: State
-    code: Code
+    code: CauseCode
     sentence: str
     details: dict[str, Any]
     causes: tuple[Cause, ...]
@@ -42,73 +153,79 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         return self.sentence
 
 
-def explain(facts: Facts, zone: tzinfo | None = None) -> Explanation:
-    """Times in the sentence are of `zone`, the machine's own when it is None."""
-    job, times = facts.job, Times(facts.now.wall, zone)
-    causes = _causes(facts, times)
-    told = [cause.sentence for cause in causes]
-    start = start_of(facts)
+def explain(facts: ExplanationInputs, zone: tzinfo | None = None) -> Explanation:
+    """Returns the explanation of a job, from its loaded facts. Times in the text are in `zone`, or in the
+    machine's time zone if `zone` is None."""
+    job, times = facts.job, TimeFormatter(facts.now.wall, zone)
+    causes = _find_causes(facts, times)
+    sentences = [cause.sentence for cause in causes]
+    start = estimate_start(facts)
     expected = None if start is None else start.at
-    told += [_asked_for(need) for need in job.extra if job.state in PENDING]
-    if start is not None and start.at > times.now and (job.needs or job.extra or job.batching):
-        told.append(_expected(start, causes, times))
+    sentences += [_deferred_text(need) for need in job.deferred_needs if job.state in PENDING]
+    if start is not None and start.at > times.now and (job.needs or job.deferred_needs or job.batching):
+        sentences.append(_start_text(start, causes, times))
     if job.state in PENDING and job.expires is not None and job.expires > times.now:
-        told.append(f"Unless it starts before, it is cancelled {times.ahead(job.expires)}.")
+        sentences.append(f"Unless it starts before, it is cancelled {times.in_future(job.expires)}.")
     if job.flow is not None:
-        told.append(f"It is job {job.flow.index} of step {job.flow.step!r} of flow {job.flow.id!r}.")
+        sentences.append(f"It is job {job.flow.index} of step {job.flow.step!r} of flow {job.flow.id!r}.")
     return Explanation(
         job=job.id,
         queue=job.queue,
         task=job.task,
         state=job.state,
         code=causes[0].code,
-        sentence=" ".join(told),
+        sentence=" ".join(sentences),
         details=causes[0].details,
         causes=causes,
         starts_at=expected,
     )
 
 
-def _expected(start: Start, causes: tuple[Cause, ...], times: Times) -> str:
-    """With the limit that holds it up, unless it is told already."""
+def _start_text(start: StartEstimate, causes: tuple[Cause, ...], times: TimeFormatter) -> str:
+    """Returns a sentence that says when the job is expected to start. It names the slowest limit, unless one
+    of the `causes` already names this limit."""
     named = {tuple(cause.details.get(part) for part in ("pool", "key", "limit")) for cause in causes}
     by = start.by
     if by is None or (by.pool, by.key, by.name) in named:
-        return f"It is expected to start {times.ahead(start.at)}."
-    return f"It is expected to start {times.ahead(start.at)}; until then it is {by} that holds it up most."
+        return f"It is expected to start {times.in_future(start.at)}."
+    return (
+        f"It is expected to start {times.in_future(start.at)}; until then it is {by} that holds it up most."
+    )
 
 
-def _asked_for(need: Need) -> str:
-    units = " and ".join(quantity(amount, unit) for unit, amount in need.units.items() if unit not in IMPLIED)
+def _deferred_text(need: Need) -> str:
+    units = " and ".join(
+        format_quantity(amount, unit) for unit, amount in need.units.items() if unit not in IMPLIED
+    )
     return f"While it ran it asked the pool {need.name} for {units or 'a call'} more, which it waits for."
 
 
-def _causes(facts: Facts, times: Times) -> tuple[Cause, ...]:
+def _find_causes(facts: ExplanationInputs, times: TimeFormatter) -> tuple[Cause, ...]:
     if facts.job.state is State.RUNNING:
-        return (describe_run(facts, times),)
+        return (running_cause(facts, times),)
     if facts.job.state not in PENDING:
-        return (describe_end(facts, times),)
-    waits_for = sorted(causes_of_waiting(facts, times), key=_most_in_the_way)
-    return tuple(waits_for) or (next_in_turn(facts, times),)
+        return (finished_cause(facts, times),)
+    waits_for = sorted(find_wait_causes(facts, times), key=_blocking_order)
+    return tuple(waits_for) or (next_in_turn_cause(facts, times),)
 
 
-_BY_HAND = (
-    Code.PAUSED,
-    Code.UNSERVED,
-    Code.UNKNOWN_TASK,
-    Code.POOL_CLOSED,
-    Code.POOL_TRIPPED,
-    Code.POOL_TOO_SMALL,
+_MANUAL_CODES = (
+    CauseCode.PAUSED,
+    CauseCode.NO_WORKER,
+    CauseCode.UNKNOWN_TASK,
+    CauseCode.POOL_CLOSED,
+    CauseCode.POOL_TRIPPED,
+    CauseCode.POOL_TOO_SMALL,
 )
-"""Without an end of their own."""
+"""Causes that last until someone acts."""
 
 
-def _most_in_the_way(cause: Cause) -> tuple[int, float]:
-    if cause.code is Code.EXPIRED:
+def _blocking_order(cause: Cause) -> tuple[int, float]:
+    if cause.code is CauseCode.EXPIRED:
         return (0, 0.0)
     until = cause.details.get("until")
     if until is not None:
         return (2, -float(until))
-    if cause.code in _BY_HAND:
+    if cause.code in _MANUAL_CODES:
         return (1, 0.0)
     return (3, 0.0)

@@ -1,4 +1,4 @@
-"""The inspector: look at queues and jobs, and change what they do."""
+"""The inspector, `app.inspect`: reads queues, jobs, pools, flows and workers, and changes them."""
 
 from __future__ import annotations
 
@@ -10,176 +10,212 @@ from typing import Unpack
 from msgspec import UNSET, UnsetType
 
 from tidemill.contract.pools import PoolMinute
-from tidemill.contract.reader import LOOKS, Minute, Page, WorkerInfo
+from tidemill.contract.reader import DEFAULT_SCAN_LIMIT, JobPage, QueueMinute, WorkerInfo
 from tidemill.contract.store import Store
-from tidemill.core.changes import Archive, Cancel, Change, Delete, Reprioritise, RetryNow, RunNow
-from tidemill.core.courses import Kind
-from tidemill.core.filters import Filter, checked
-from tidemill.core.graph_state import FlowState
-from tidemill.core.job import Job, problem_with_priority
-from tidemill.core.queue_options import QueueOptions
+from tidemill.core.documents import DocumentKind
+from tidemill.core.filters import Filter, check_filter
+from tidemill.core.flow_progress import FlowState
+from tidemill.core.jobs import Job, problem_with_priority
+from tidemill.core.operator_changes import (
+    ArchiveJobs,
+    CancelJobs,
+    DeleteJobs,
+    OperatorChange,
+    ReprioritiseJobs,
+    RetryJobs,
+    RunJobsNow,
+)
+from tidemill.core.queues import QueueOptions
 from tidemill.core.states import State
 from tidemill.errors import ConfigurationError, JobNotFound
-from tidemill.flows.steering import cancel, find_flow, retry
-from tidemill.flows.telling import tell_ended
-from tidemill.flows.views import FlowView, view_of
-from tidemill.inspect import bulk, flows, pools, steering, steps
-from tidemill.inspect.bulk import Progress
-from tidemill.inspect.days import Days
-from tidemill.inspect.draining import Drains
+from tidemill.flows.advance import emit_flow_ended
+from tidemill.flows.cancel_and_retry import cancel_flow, find_flow, retry_flow
+from tidemill.flows.views import FlowView, make_flow_view
+from tidemill.inspect import flows, jobs, overrides, pools, views
 from tidemill.inspect.explanation import Explanation, explain
-from tidemill.inspect.facts import find_job, gather
-from tidemill.inspect.flows import FlowPage
-from tidemill.inspect.outlook import Outlook, look_out
+from tidemill.inspect.explanation_inputs import load_inputs
+from tidemill.inspect.flows import FlowPage, explain_step
+from tidemill.inspect.forecast import CachedForecast, Forecasts, load_forecast
+from tidemill.inspect.forecast_inputs import StoreSnapshot
+from tidemill.inspect.jobs import OnChangeProgress, require_job
+from tidemill.inspect.overrides import clear_pool_override, close_pool, override_pool
 from tidemill.inspect.pools import PoolStatus
-from tidemill.inspect.queue_views import require, view_all, view_one
-from tidemill.inspect.situation import Situation
-from tidemill.inspect.unmade import explain_step
-from tidemill.inspect.views import Changed, Count, JobView, Overview, QueueView
-from tidemill.tallies.totals import QueueTotal, totals
+from tidemill.inspect.queues import DailyHistoryCache, load_queue_view, load_queue_views, require_queue
+from tidemill.inspect.views import BulkResult, JobCount, JobView, Overview, QueueView
+from tidemill.metrics.rollup import QueueTotal, load_totals
 from tidemill.tasks.definition import TaskDefinition
-from tidemill.telemetry.signals import Signals
-from tidemill.times import read_time
+from tidemill.telemetry.listeners import Signals
+from tidemill.times import parse_time
 
-Wanted = Filter | str
-"""Which jobs: those a filter means, or the one with that id."""
+FilterOrId = Filter | str
+"""Selects jobs: by filter, or one job by its id."""
 
-MOST_AT_ONCE = 10_000
+MAX_JOBS_PER_PAGE = 10_000
 
 
 class Inspector:
-    """`app.inspect`. Every method says what a store knows at that moment; programs without an event
-    loop call `app.run_sync(app.inspect.queue("feeds"))`."""
+    """Queries and operator actions. Every answer is the store's state at that moment.
+
+    Programs without an event loop call `app.run_sync(app.inspect.queue("feeds"))`."""
 
     def __init__(
         self, store: Callable[[], Awaitable[Store]], tasks: Mapping[str, TaskDefinition], signals: Signals
     ) -> None:
         self._store, self._tasks = store, tasks
-        self._tell_ended = partial(tell_ended, signals)
-        self._outlook: Outlook | None = None
-        self._days = Days()
+        self._emit_flow_ended = partial(emit_flow_ended, signals)
+        self._cached_forecast: CachedForecast | None = None
+        self._history_cache = DailyHistoryCache()
 
-    async def queues(self, *, sparing: bool = False) -> list[QueueView]:
-        """Every queue that was declared or has had a job, by name. sparing: as of `overview`."""
+    async def queues(self, *, cached: bool = False) -> list[QueueView]:
+        """Returns every queue that was declared or has had a job, sorted by name. `cached=True` is faster:
+        forecast and history may come from a cache, see `overview`."""
         store = await self._store()
-        _, found = await self._look_out(sparing=sparing)
-        return await view_all(store, found, self._days if sparing else Days())
+        _, forecasts = await self._load_forecast(cached=cached)
+        return await load_queue_views(
+            store, forecasts, self._history_cache if cached else DailyHistoryCache()
+        )
 
-    async def queue(self, name: str, *, sparing: bool = False) -> QueueView:
-        """Raises QueueNotFound, naming those there are. sparing: as of `overview`."""
+    async def queue(self, name: str, *, cached: bool = False) -> QueueView:
+        """Returns one queue. Raises QueueNotFound, whose message lists the known queues. `cached=True` is
+        faster: forecast and history may come from a cache, see `overview`."""
         store = await self._store()
-        await require(store, name)
-        _, found = await self._look_out(sparing=sparing)
-        return await view_one(store, name, found, self._days if sparing else Days())
+        await require_queue(store, name)
+        _, forecasts = await self._load_forecast(cached=cached)
+        return await load_queue_view(
+            store, name, forecasts, self._history_cache if cached else DailyHistoryCache()
+        )
 
     async def find(
         self,
-        wanted: Filter,
+        job_filter: Filter,
         *,
         limit: int = 100,
         cursor: int | None = None,
-        looks: int | None = LOOKS,
-    ) -> Page:
-        """Newest first; `cursor` of one page continues with the next. A page for which so many jobs were
-        looked at ends there and is `partial`, so that it takes no longer the more jobs there are; with
-        looks=None it goes on until it is full."""
-        _refuse_none(looks)
-        if not 1 <= limit <= MOST_AT_ONCE:
-            raise ConfigurationError(
-                f"limit: must lie between 1 and {MOST_AT_ONCE}, is {limit}; each() goes through any number"
-            )
-        return await (await self._store()).find(checked(wanted), limit, cursor, looks)
+        scan_limit: int | None = DEFAULT_SCAN_LIMIT,
+    ) -> JobPage:
+        """Returns one page of matching jobs, newest first. Pass the page's `cursor` to get the next page.
 
-    async def each(self, wanted: Filter) -> AsyncIterator[Job]:
-        """Every matching job once, newest first, whatever is enqueued meanwhile."""
-        async for job in bulk.each(await self._store(), checked(wanted)):
+        The search stops after it has read `scan_limit` jobs, so that its time does not grow with the store.
+        The page is then marked `partial`. `scan_limit=None`: the search goes on until the page is full."""
+        _check_scan_limit(scan_limit)
+        if not 1 <= limit <= MAX_JOBS_PER_PAGE:
+            raise ConfigurationError(
+                f"limit: must lie between 1 and {MAX_JOBS_PER_PAGE}, is {limit}; "
+                "each() goes through any number"
+            )
+        return await (await self._store()).find(check_filter(job_filter), limit, cursor, scan_limit)
+
+    async def each(self, job_filter: Filter) -> AsyncIterator[Job]:
+        """Yields every matching job once, newest first. Jobs enqueued meanwhile are left out."""
+        async for job in jobs.iterate_jobs(await self._store(), check_filter(job_filter)):
             yield job
 
-    async def count(self, wanted: Filter, *, looks: int | None = LOOKS) -> Count:
-        """By queue and states exact, and at once. By anything else so many jobs are looked at, and if there
-        are more the count says so; with looks=None it is exact, however many have to be read."""
-        _refuse_none(looks)
-        return await bulk.count(await self._store(), checked(wanted), looks)
+    async def count(self, job_filter: Filter, *, scan_limit: int | None = DEFAULT_SCAN_LIMIT) -> JobCount:
+        """Returns how many jobs match. If the filter has no conditions except queue and states, the count is
+        exact and immediate.
+
+        For other filters the count stops after reading `scan_limit` jobs or 1000 matches. `more` of the
+        result is then True. `scan_limit=None`: reads all jobs, and the count is exact."""
+        _check_scan_limit(scan_limit)
+        return await jobs.count_jobs(await self._store(), check_filter(job_filter), scan_limit)
 
     async def counts(self) -> dict[str, dict[State, int]]:
-        """Jobs by queue and state, exact and at once."""
+        """Returns the exact number of jobs by queue and state, without scanning."""
         return await (await self._store()).counts()
 
     async def job(self, id: str) -> JobView:  # noqa: A002 - the word for it
-        """Raises JobNotFound."""
+        """Returns one job with its attempts, log and checkpoints. Raises JobNotFound."""
         store = await self._store()
-        job = await find_job(store, id)
+        job = await require_job(store, id)
         attempts, log = await store.attempts(id), await store.logs(id)
-        checkpoints = tuple(steps.view(checkpoint, job) for checkpoint in await store.checkpoints(id))
+        checkpoints = tuple(
+            views.view_checkpoint(checkpoint, job) for checkpoint in await store.checkpoints(id)
+        )
         return JobView(job=job, attempts=tuple(attempts), log=tuple(log), checkpoints=checkpoints)
 
     async def explain(self, id: str) -> Explanation:  # noqa: A002 - the word for it
-        """Why the job waits, or what it does; of a job that a step of a flow will become, what it waits for.
-        Raises JobNotFound."""
+        """Returns why a job waits or what became of it. `id` may also be that of a flow step that has no job
+        yet. Raises JobNotFound."""
         store = await self._store()
         try:
-            return explain(await gather(store, self._tasks, id))
+            return explain(await load_inputs(store, self._tasks, id))
         except JobNotFound:
-            if (of_step := await explain_step(store, self._tasks, id)) is None:
+            if (explanation := await explain_step(store, self._tasks, id)) is None:
                 raise
-            return of_step
+            return explanation
 
-    async def change(self, wanted: Wanted, change: Change, *, progress: Progress | None = None) -> Changed:
-        """Apply a change to every job that is meant, a few hundred at a time, oldest first. A job that no
-        longer matches when its turn comes is left alone. Repeating it is harmless: it goes on where it
-        stopped. By an id it raises JobNotFound when there is no such job."""
+    async def change(
+        self, selection: FilterOrId, change: OperatorChange, *, progress: OnChangeProgress | None = None
+    ) -> BulkResult:
+        """Applies `change` to all jobs that match `selection`, a filter or the id of one job. It works oldest
+        first, in transactions of a few hundred jobs.
+
+        A job that no longer matches when its turn comes is skipped. Repeating an interrupted change is safe.
+        `progress` is called with the number of jobs processed so far. Raises JobNotFound if `selection` is an
+        id and there is no such job."""
         store = await self._store()
-        meant = Filter(ids=(wanted,)) if isinstance(wanted, str) else checked(wanted)
-        if meant == Filter(time=meant.time):  # of what the times are says nothing without one
+        selected = Filter(ids=(selection,)) if isinstance(selection, str) else check_filter(selection)
+        if selected == Filter(time=selected.time):  # `time` alone selects nothing
             raise ConfigurationError(
                 "the filter is empty and would change every job; say which are meant, and if it is all of "
                 "them Filter(states=tuple(State))"
             )
-        changed = await bulk.change(store, meant, change, progress)
-        if isinstance(wanted, str) and not changed.changed + changed.unchanged:
-            raise JobNotFound(f"there is no job {wanted!r}: the id is wrong, or it was pruned")
+        changed = await jobs.change_jobs(store, selected, change, progress)
+        if isinstance(selection, str) and not changed.changed + changed.unchanged:
+            raise JobNotFound(f"there is no job {selection!r}: the id is wrong, or it was pruned")
         return changed
 
-    async def retry(self, wanted: Wanted, *, progress: Progress | None = None) -> Changed:
-        """Ended jobs run again, with all their attempts."""
-        return await self.change(wanted, RetryNow(), progress=progress)
+    async def retry(self, selection: FilterOrId, *, progress: OnChangeProgress | None = None) -> BulkResult:
+        """Runs finished jobs again, with the full number of attempts. `selection` is a filter or the id of
+        one job."""
+        return await self.change(selection, RetryJobs(), progress=progress)
 
     async def cancel(
-        self, wanted: Wanted, *, reason: str = "cancelled by hand", progress: Progress | None = None
-    ) -> Changed:
-        """Jobs that have not ended end; running ones are told to stop, and their outcome is refused."""
-        return await self.change(wanted, Cancel(reason), progress=progress)
+        self,
+        selection: FilterOrId,
+        *,
+        reason: str = "cancelled by hand",
+        progress: OnChangeProgress | None = None,
+    ) -> BulkResult:
+        """Cancels jobs that have not finished. Running handlers receive a cancel request, and their outcome
+        is ignored."""
+        return await self.change(selection, CancelJobs(reason), progress=progress)
 
-    async def run(self, wanted: Wanted, *, progress: Progress | None = None) -> Changed:
-        """Scheduled jobs become ready now."""
-        return await self.change(wanted, RunNow(), progress=progress)
+    async def run(self, selection: FilterOrId, *, progress: OnChangeProgress | None = None) -> BulkResult:
+        """Makes scheduled jobs ready now."""
+        return await self.change(selection, RunJobsNow(), progress=progress)
 
     async def archive(
-        self, wanted: Wanted, *, reason: str = "archived by hand", progress: Progress | None = None
-    ) -> Changed:
-        """Jobs that have not started join the failed ones: kept, searchable, retryable."""
-        return await self.change(wanted, Archive(reason), progress=progress)
+        self,
+        selection: FilterOrId,
+        *,
+        reason: str = "archived by hand",
+        progress: OnChangeProgress | None = None,
+    ) -> BulkResult:
+        """Moves jobs that have not started to the failed state: they stay searchable and can be retried."""
+        return await self.change(selection, ArchiveJobs(reason), progress=progress)
 
-    async def delete(self, wanted: Wanted, *, progress: Progress | None = None) -> Changed:
-        """The records go. A running job is left alone: cancel it first."""
-        return await self.change(wanted, Delete(), progress=progress)
+    async def delete(self, selection: FilterOrId, *, progress: OnChangeProgress | None = None) -> BulkResult:
+        """Deletes jobs with their history. A running job is skipped: cancel it first."""
+        return await self.change(selection, DeleteJobs(), progress=progress)
 
     async def reprioritise(
-        self, wanted: Wanted, priority: int, *, progress: Progress | None = None
-    ) -> Changed:
-        """Jobs that have not started get that priority; a smaller one runs first."""
+        self, selection: FilterOrId, priority: int, *, progress: OnChangeProgress | None = None
+    ) -> BulkResult:
+        """Sets the priority of jobs that have not started; a smaller number runs first."""
         if problem := problem_with_priority(priority):
             raise ConfigurationError(problem)
-        return await self.change(wanted, Reprioritise(priority), progress=progress)
+        return await self.change(selection, ReprioritiseJobs(priority), progress=progress)
 
     async def pause(
         self, queue: str, *, until: float | datetime | None = None, reason: str | None = None
     ) -> None:
-        """Running jobs go on; nothing new of the queue starts until `until` or `resume`."""
-        await steering.pause(await self._store_with(queue), queue, until, reason)
+        """Pauses a queue until the time `until` or a call of `resume`. Running jobs continue; no new job
+        starts."""
+        await overrides.pause_queue(await self._store_with(queue), queue, until, reason)
 
     async def resume(self, queue: str) -> None:
-        """End a pause. Harmless when there is none."""
+        """Ends the pause of a queue. Does nothing if the queue is not paused."""
         await (await self._store_with(queue)).resume(queue)
 
     async def override(
@@ -191,55 +227,62 @@ class Inspector:
         until: float | datetime | UnsetType | None = UNSET,
         **changes: Unpack[QueueOptions],
     ) -> QueueView:
-        """Put settings over those code declared; no deploy erases them. What is set here joins the
-        override that holds, which from then on is `by` you, for your `reason`. `until` ends all of it;
-        left out, the end it has stays; None takes the end away. The answer shows what holds now."""
+        """Overrides declared settings of a queue, and returns the queue with the settings in force. The
+        override survives deploys.
+
+        The changes are merged into an existing override; the new `by` and `reason` then apply to all of it.
+        `until` is the end of the whole override: UNSET keeps the present end, None means no end."""
         store = await self._store_with(queue)
-        await steering.override(store, queue, changes, by=by, reason=reason, until=until)
+        await overrides.override_queue(store, queue, changes, by=by, reason=reason, until=until)
         return await self.queue(queue)
 
     async def clear_override(self, queue: str, *names: str) -> QueueView:
-        """The named settings follow the code again; without names, all of them."""
+        """Removes the override of the settings in `names`, or of all settings if no name is given. Returns
+        the queue."""
         store = await self._store_with(queue)
-        await steering.clear_override(store, queue, names)
+        await overrides.clear_queue_override(store, queue, names)
         return await self.queue(queue)
 
-    async def empty(self, queue: str, *, confirm: str, progress: Progress | None = None) -> int:
-        """Delete every job of a queue that does not run, ended ones too. `confirm` is the queue's name once
-        more. Jobs that are enqueued meanwhile stay. Answers how many are gone."""
+    async def empty(self, queue: str, *, confirm: str, progress: OnChangeProgress | None = None) -> int:
+        """Deletes all jobs of a queue, also finished ones, but no running jobs. Returns the number of deleted
+        jobs.
+
+        `confirm` must repeat the queue's name. Jobs that are enqueued meanwhile stay."""
         store = await self._store()
-        await require(store, queue)
+        await require_queue(store, queue)
         if confirm != queue:
             raise ConfigurationError(
                 f"confirm: must be the name of the queue, {queue!r}, is {confirm!r}; nothing was deleted"
             )
-        still = tuple(state for state in State if state is not State.RUNNING)
-        return (await self.delete(Filter(queue=queue, states=still), progress=progress)).changed
+        idle_states = tuple(state for state in State if state is not State.RUNNING)
+        return (await self.delete(Filter(queue=queue, states=idle_states), progress=progress)).changed
 
-    async def history(self, queue: str, since: float | datetime) -> list[Minute]:
-        """Minute by minute, quiet ones left out; eight days are kept."""
+    async def history(self, queue: str, since: float | datetime) -> list[QueueMinute]:
+        """Returns the queue's counters for each minute from `since` on. Minutes without events are left out.
+        The store keeps eight days."""
         store = await self._store()
-        await require(store, queue)
-        return await store.history(queue, read_time("since", since, ConfigurationError))
+        await require_queue(store, queue)
+        return await store.history(queue, parse_time("since", since, ConfigurationError))
 
     async def totals(self, *queues: str) -> dict[str, QueueTotal]:
-        """What became of the jobs of these queues, or of every one, since there is a store: counters that
-        never fall, whatever is pruned or removed. Raises QueueNotFound."""
+        """Returns a dict from queue name to the queue's counters since the store was created. Without names
+        it has all queues. The counters never decrease, even when jobs are pruned. Raises QueueNotFound."""
         store = await self._store()
         for name in queues:
             await self._store_with(name)
         names = queues or tuple(info.name for info in await store.queues())
-        found = (await totals(store, names, ())).queues
+        found = (await load_totals(store, names, ())).queues
         return {name: found.get(name, QueueTotal()) for name in names}
 
-    async def pools(self, *, sparing: bool = False) -> list[PoolStatus]:
-        """Every declared pool by name, and of those with keys each that has something taken or closed.
-        sparing: as of `overview`."""
-        return pools.status_of_all(*await self._look_out(sparing=sparing))
+    async def pools(self, *, cached: bool = False) -> list[PoolStatus]:
+        """Returns every pool, and each key with reservations or closures as an entry of its own.
+        `cached=True` is faster: forecasts and waiting jobs may come from a cache, see `overview`."""
+        return pools.pool_statuses(*await self._load_forecast(cached=cached))
 
-    async def pool(self, name: str, *, key: str | None = None, sparing: bool = False) -> PoolStatus:
-        """Raises PoolNotFound, naming those there are."""
-        return pools.status_of_one(*await self._look_out(sparing=sparing), name, key)
+    async def pool(self, name: str, *, key: str | None = None, cached: bool = False) -> PoolStatus:
+        """Returns one pool, or one `key` of it. Raises PoolNotFound, whose message lists the known pools.
+        `cached=True` is faster: forecast and waiting jobs may come from a cache, see `overview`."""
+        return pools.pool_status(*await self._load_forecast(cached=cached), name, key)
 
     async def override_pool(
         self,
@@ -250,16 +293,19 @@ class Inspector:
         reason: str | None = None,
         until: float | datetime | UnsetType | None = UNSET,
     ) -> PoolStatus:
-        """Put other amounts over those code declared, by the limit's name: `{"requests per minute": 5}`. As
-        with queues they join the override that holds, no deploy erases them, and `until` ends all of it."""
+        """Overrides the amounts of a pool's limits, given by limit name, such as `{"requests per minute":
+        5}`. Returns the pool.
+
+        The override survives deploys and is merged into an existing one. `until` is the end of the whole
+        override: UNSET keeps the present end, None means no end."""
         store = await self._store()
-        await pools.override(store, name, amounts, by=by, reason=reason, until=until)
+        await override_pool(store, name, amounts, by=by, reason=reason, until=until)
         return await self.pool(name)
 
     async def clear_pool_override(self, name: str, *limits: str) -> PoolStatus:
-        """The named limits follow the code again; without names, all of them."""
+        """Removes the override of the named `limits`, or of all limits if none is named. Returns the pool."""
         store = await self._store()
-        await pools.clear_override(store, name, limits)
+        await clear_pool_override(store, name, limits)
         return await self.pool(name)
 
     async def close_pool(
@@ -271,20 +317,22 @@ class Inspector:
         until: float | datetime | None = None,
         reason: str | None = None,
     ) -> None:
-        """Calls under way go on; no job that needs the pool starts until `until` or `open_pool`."""
-        await pools.close(await self._store(), name, key, by=by, reason=reason, until=until)
+        """Closes a pool, or one `key` of it, until the time `until` or a call of `open_pool`. Running calls
+        continue; no new job that needs the pool starts."""
+        await close_pool(await self._store(), name, key, by=by, reason=reason, until=until)
 
     async def open_pool(self, name: str, *, key: str | None = None) -> None:
-        """Whoever closed it, a person or its breaker: it is open, without a probe. Harmless when it is."""
+        """Opens a pool, or one `key` of it, that an operator or its breaker closed. No probe is needed."""
         store = await self._store()
-        await pools.require(store, name)
+        await pools.require_pool(store, name)
         await store.open_pool(name, key=key)
 
     async def pool_history(self, name: str, since: float | datetime) -> list[PoolMinute]:
-        """Calls, units and refusals minute by minute, quiet ones left out; eight days are kept."""
+        """Returns the pool's calls, units and refusals for each minute from `since` on. Minutes without calls
+        are left out. The store keeps eight days."""
         store = await self._store()
-        await pools.require(store, name)
-        return await store.pool_history(name, read_time("since", since, ConfigurationError))
+        await pools.require_pool(store, name)
+        return await store.pool_history(name, parse_time("since", since, ConfigurationError))
 
     async def flows(
         self,
@@ -294,56 +342,66 @@ class Inspector:
         limit: int = 100,
         cursor: str | None = None,
     ) -> FlowPage:
-        """Flows, newest first; `cursor` of one page continues with the next."""
-        return await flows.find(await self._store(), name, states, limit, cursor)
+        """Returns one page of flows, newest first. Pass the page's `cursor` to get the next page."""
+        return await flows.find_flows(await self._store(), name, states, limit, cursor)
 
     async def flow_counts(self) -> dict[FlowState, int]:
-        """How many flows are in each state, states without any included."""
-        counts = await (await self._store()).course_counts(Kind.FLOW)
+        """Returns the number of flows in every state, including zeros."""
+        counts = await (await self._store()).document_counts(DocumentKind.FLOW)
         return {state: counts.get(state, 0) for state in FlowState}
 
     async def flow(self, id: str) -> FlowView:  # noqa: A002 - the word for it
-        """One flow with its steps. Raises FlowNotFound."""
-        return view_of(await find_flow(await self._store(), id))
+        """Returns one flow with its steps. Raises FlowNotFound."""
+        return make_flow_view(await find_flow(await self._store(), id))
 
     async def cancel_flow(self, id: str, *, reason: str = "cancelled by hand") -> bool:  # noqa: A002 - the word for it
-        """Nothing new of the flow starts, and its jobs are cancelled. False: it had ended."""
-        return await cancel(await self._store(), id, reason, self._tell_ended)
+        """Cancels a flow and its jobs; no new step starts. Returns False if the flow had already ended."""
+        return await cancel_flow(await self._store(), id, reason, self._emit_flow_ended)
 
     async def retry_flow(self, id: str) -> bool:  # noqa: A002 - the word for it
-        """What failed or was cancelled goes again, and the flow from there. False: it has not failed."""
-        return await retry(await self._store(), id, self._tell_ended)
+        """Runs the failed and cancelled steps of a flow again, and continues the flow from there. Returns
+        False if the flow has not failed."""
+        return await retry_flow(await self._store(), id, self._emit_flow_ended)
 
     async def workers(self) -> list[WorkerInfo]:
-        """Those that are alive."""
+        """Returns the workers that are alive."""
         return await (await self._store()).workers()
 
-    async def overview(self, *, sparing: bool = False) -> Overview:
-        """What a live display shows. sparing: for one that asks every second. A forecast that took long is
-        shown for ten times as long, with how many wait for a pool, before this inspector makes another; and
-        minutes that are over are read once."""
+    async def overview(self, *, cached: bool = False) -> Overview:
+        """Returns everything that a live display shows: queues, pools, workers and the store.
+
+        `cached=True` is for displays that refresh every second. A forecast, with its numbers of jobs that
+        wait for pools, is then reused for ten times as long as its computation took. Past minutes of the
+        history are read again only every ten minutes."""
         store = await self._store()
-        situation, found = await self._look_out(sparing=sparing)
+        snapshot, forecasts = await self._load_forecast(cached=cached)
         return Overview(
             now=(await store.read_clock()).wall,
-            queues=tuple(await view_all(store, found, self._days if sparing else Days())),
-            pools=tuple(pools.status_of_all(situation, found)),
+            queues=tuple(
+                await load_queue_views(
+                    store, forecasts, self._history_cache if cached else DailyHistoryCache()
+                )
+            ),
+            pools=tuple(pools.pool_statuses(snapshot, forecasts)),
             workers=tuple(await store.workers()),
             store=await store.describe(),
         )
 
-    async def _look_out(self, *, sparing: bool) -> tuple[Situation, Drains]:
-        situation, self._outlook = await look_out(await self._store(), self._outlook if sparing else None)
-        return situation, self._outlook.drains
+    async def _load_forecast(self, *, cached: bool) -> tuple[StoreSnapshot, Forecasts]:
+        snapshot, self._cached_forecast = await load_forecast(
+            await self._store(), self._cached_forecast if cached else None
+        )
+        return snapshot, self._cached_forecast.forecasts
 
     async def _store_with(self, queue: str) -> Store:
-        """A queue that a task is on may be steered before it has had a job."""
+        """Returns the store. Raises QueueNotFound if the store does not know the queue and no task of the
+        application uses it. The queue of a task need not be in the store: it may have had no job yet."""
         store = await self._store()
         if all(task.queue != queue for task in self._tasks.values()):
-            await require(store, queue)
+            await require_queue(store, queue)
         return store
 
 
-def _refuse_none(looks: int | None) -> None:
-    if looks is not None and looks < 1:
-        raise ConfigurationError(f"looks: must be 1 or more, or None for any number, is {looks}")
+def _check_scan_limit(scan_limit: int | None) -> None:
+    if scan_limit is not None and scan_limit < 1:
+        raise ConfigurationError(f"scan_limit: must be 1 or more, or None for any number, is {scan_limit}")

@@ -1,50 +1,49 @@
-"""What a pool is doing, and what a person sets on it over what code declared."""
+"""Builds the status of pools: limits, closures, waiting jobs and forecast."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from datetime import datetime
 
 import msgspec
-from msgspec import UnsetType
 
 from tidemill.contract.pools import LimitView, PoolView
 from tidemill.contract.store import Store
-from tidemill.core import usage
-from tidemill.core.accounts import Account, HandClosure
-from tidemill.core.closing import Closure
-from tidemill.core.forecast.meeting import PLACE
-from tidemill.core.pools import PoolChanges, PoolOverride, PoolSettings, in_force
-from tidemill.core.units import Units
-from tidemill.errors import ConfigurationError, PoolNotFound
-from tidemill.inspect.draining import Drains, Forecast
-from tidemill.inspect.situation import Situation, look
-from tidemill.inspect.steering import future
+from tidemill.core import pool_reports
+from tidemill.core.accounts import Account, OperatorClosure
+from tidemill.core.closures import Closure
+from tidemill.core.forecast.completion import PoolKey
+from tidemill.core.needs import Units
+from tidemill.core.overrides import Override, apply_override
+from tidemill.core.pools import LimitChanges, PoolSettings
+from tidemill.errors import PoolNotFound
+from tidemill.inspect.forecast import Forecast, Forecasts
+from tidemill.inspect.forecast_inputs import StoreSnapshot, load_snapshot
 
 
 class PoolStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A pool, or one key of it, as of one moment. Times are wall times, durations seconds.
+    """A pool, or one key of it, at one moment. Times are wall times, durations are seconds.
 
-    limits: what is allowed now, what code declared, what is used, and when all of it is free again.
-    override: a person's other amounts, None when none holds.
-    closures: what its breaker was tripped for, until when; past its time one waits for a probe.
-    closed: a person's mark, None when there is none.
-    reservations: calls under way. foreign: what others were seen to use of each limit.
-    ramp: the share that is open while it opens slowly, None when it is not ramping.
-    waiting: ready jobs that need it. forecast: when they will be done, None when none wait or nobody can say.
-    """
+    - `keyed`: True if each key has its own limits
+    - `limits`: the amounts in force and declared, the used units, and when all units are free again
+    - `override`: amounts that an operator set; None if there are none
+    - `closures`: why the breaker closed the pool, and until when; an expired closure waits for a probe
+    - `closed`: an operator's closure; None if there is none
+    - `reservations`: the number of running calls
+    - `external_usage`: units that other programs used, by limit
+    - `ramp`: the open share during the slow start, 0 to 1; else None
+    - `waiting`: the number of ready jobs that need the pool
+    - `forecast`: when those jobs will be done; None if no job waits or the end is unknown"""
 
     name: str
     key: str | None
     keyed: bool
     limits: tuple[LimitView, ...]
     declared: PoolSettings
-    override: PoolOverride | None
+    override: Override[LimitChanges] | None
     closures: tuple[Closure, ...]
-    closed: HandClosure | None
+    closed: OperatorClosure | None
     reservations: int
-    foreign: Units
+    external_usage: Units
     ramp: float | None
     waiting: int
     forecast: Forecast | None
@@ -54,85 +53,41 @@ class PoolStatus(msgspec.Struct, frozen=True, kw_only=True):
         return self.closed is None and not self.closures
 
 
-def status_of_all(situation: Situation, found: Drains) -> list[PoolStatus]:
-    waiting = _waiting(situation)
-    return [_status(view, waiting, found) for view in situation.pools]
+def pool_statuses(snapshot: StoreSnapshot, forecasts: Forecasts) -> list[PoolStatus]:
+    waiting = _count_waiting(snapshot)
+    return [_make_status(view, waiting, forecasts) for view in snapshot.pools]
 
 
-def status_of_one(situation: Situation, found: Drains, name: str, key: str | None) -> PoolStatus:
-    return _status(_view(situation, name, key), _waiting(situation), found)
+def pool_status(snapshot: StoreSnapshot, forecasts: Forecasts, name: str, key: str | None) -> PoolStatus:
+    return _make_status(_find_view(snapshot, name, key), _count_waiting(snapshot), forecasts)
 
 
-async def require(store: Store, name: str, key: str | None = None) -> PoolView:
-    return _view(await look(store), name, key)
+async def require_pool(store: Store, name: str, key: str | None = None) -> PoolView:
+    return _find_view(await load_snapshot(store), name, key)
 
 
-async def override(
-    store: Store,
-    name: str,
-    amounts: Mapping[str, float],
-    *,
-    by: str,
-    reason: str | None,
-    until: float | datetime | UnsetType | None,
-) -> None:
-    """What is set joins what was set before, as with queues."""
-    held = (await require(store, name)).override
-    if not amounts:
-        raise ConfigurationError(
-            f"pool {name!r}: name at least one limit, such as {{'requests per minute': 5}}"
-        )
-    before = {} if held is None else held.changes.amounts
-    if isinstance(until, UnsetType):
-        end = None if held is None else held.until
-    else:
-        end = await future(store, until)
-    changes = PoolChanges(amounts=before | dict(amounts))
-    await store.override_pool(name, changes, by=by, reason=reason, until=end)
-
-
-async def clear_override(store: Store, name: str, limits: tuple[str, ...]) -> None:
-    view = await require(store, name)
-    known = [limit.name for limit in view.declared.limits]
-    for limit in limits:
-        if limit not in known:
-            raise ConfigurationError(
-                f"{limit!r} is not a limit of pool {name!r}; there are: {', '.join(known)}"
-            )
-    held = view.override
-    if held is None:
-        return
-    left = {limit: amount for limit, amount in held.changes.amounts.items() if limits and limit not in limits}
-    changes = PoolChanges(amounts=left) if left else None
-    await store.override_pool(name, changes, by=held.by, reason=held.reason, until=held.until)
-
-
-async def close(
-    store: Store, name: str, key: str | None, *, by: str, reason: str | None, until: float | datetime | None
-) -> None:
-    await require(store, name)
-    await store.close_pool(name, key=key, until=await future(store, until), by=by, reason=reason)
-
-
-def _view(situation: Situation, name: str, key: str | None) -> PoolView:
-    """A mistyped name is told; a key nobody has used yet is there, unused."""
-    views = {(view.name, view.key): view for view in situation.pools}
+def _find_view(snapshot: StoreSnapshot, name: str, key: str | None) -> PoolView:
+    """Returns the view of a pool, or of one `key` of it. For a key that was never used, returns a view
+    without usage. Raises PoolNotFound for an unknown name, or if `key` is given and the pool has no keys."""
+    views = {(view.name, view.key): view for view in snapshot.pools}
     pool = views.get((name, None))
     if pool is None:
-        there = ", ".join(sorted({view.name for view in situation.pools})) or "none yet"
-        raise PoolNotFound(f"there is no pool {name!r}; there are: {there}")
+        known = ", ".join(sorted({view.name for view in snapshot.pools})) or "none yet"
+        raise PoolNotFound(f"there is no pool {name!r}; there are: {known}")
     if key is None or (name, key) in views:
         return views[name, key]
     if not pool.declared.keyed:
         raise PoolNotFound(f"pool {name!r} has no keys; leave {key!r} out")
-    return _unused(pool, key, situation)
+    return _unused_key_view(pool, key, snapshot)
 
 
-def _unused(pool: PoolView, key: str, situation: Situation) -> PoolView:
-    settings = in_force(pool.declared, pool.override, situation.now.wall)
-    free = Account()
+def _unused_key_view(pool: PoolView, key: str, snapshot: StoreSnapshot) -> PoolView:
+    settings = apply_override(pool.declared, pool.override, snapshot.now.wall)
+    unused = Account()
     limits = tuple(
-        msgspec.structs.replace(view, used=usage.used(settings, free, limit, situation.now), free_in=0.0)
+        msgspec.structs.replace(
+            view, used=pool_reports.used_units(settings, unused, limit, snapshot.now), free_in=0.0
+        )
         for view, limit in zip(pool.limits, settings.limits, strict=True)
     )
     return msgspec.structs.replace(
@@ -142,23 +97,24 @@ def _unused(pool: PoolView, key: str, situation: Situation) -> PoolView:
         closures=(),
         closed=None,
         reservations=0,
-        foreign={},
+        external_usage={},
         ramp=None,
-        account=free,
+        account=unused,
     )
 
 
-def _waiting(situation: Situation) -> Counter[PLACE]:
-    """Ready jobs by what they need; a pool with keys has those of all of them."""
-    found: Counter[PLACE] = Counter()
-    for each in situation.demand:
-        for place in {(need.pool, key) for need in each.needs for key in (need.key, None)}:
-            found[place] += each.jobs
+def _count_waiting(snapshot: StoreSnapshot) -> Counter[PoolKey]:
+    """Returns the number of ready jobs by pool and key. The entry with the key None counts the jobs of all
+    keys."""
+    found: Counter[PoolKey] = Counter()
+    for demand in snapshot.demand:
+        for pool_key in {(need.pool, key) for need in demand.needs for key in (need.key, None)}:
+            found[pool_key] += demand.jobs
     return found
 
 
-def _status(view: PoolView, waiting: Counter[PLACE], found: Drains) -> PoolStatus:
-    place = (view.name, view.key)
+def _make_status(view: PoolView, waiting: Counter[PoolKey], forecasts: Forecasts) -> PoolStatus:
+    pool_key = (view.name, view.key)
     return PoolStatus(
         name=view.name,
         key=view.key,
@@ -169,8 +125,8 @@ def _status(view: PoolView, waiting: Counter[PLACE], found: Drains) -> PoolStatu
         closures=view.closures,
         closed=view.closed,
         reservations=view.reservations,
-        foreign=view.foreign,
+        external_usage=view.external_usage,
         ramp=view.ramp,
-        waiting=waiting[place],
-        forecast=found.pools.get(place),
+        waiting=waiting[pool_key],
+        forecast=forecasts.pools.get(pool_key),
     )

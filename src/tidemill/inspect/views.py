@@ -1,39 +1,75 @@
-"""What looking answers: values, as of one moment."""
+"""Values that the inspector returns: views of queues, jobs and checkpoints, the overview, counts."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from tidemill.contract.reader import AttemptRecord, LogLine, WorkerInfo
-from tidemill.contract.upkeep import StoreFacts
-from tidemill.core.job import Job
-from tidemill.core.queues import Override, Pause, QueueSettings
+from tidemill.contract.store import StoreFacts
+from tidemill.core.checkpoints import Checkpoint
+from tidemill.core.claims import is_current
+from tidemill.core.jobs import Job
+from tidemill.core.overrides import Override
+from tidemill.core.queues import Pause, QueueChanges, QueueSettings
 from tidemill.core.states import State
-from tidemill.inspect.draining import Forecast
+from tidemill.inspect.forecast import Forecast
 from tidemill.inspect.pools import PoolStatus
-from tidemill.inspect.steps import CheckpointView
+
+
+class CheckpointView(msgspec.Struct, frozen=True, kw_only=True):
+    """One checkpoint of a job: the step's `name`, a digest of its `arguments`, and its result.
+
+    - `state`: "kept" if the result is stored; "begun" while its attempt runs; "unknown" if that attempt
+      ended without a result, so the call may have been paid for
+    - `begun`, `kept`: wall times at which the step began and its result was stored
+    - `size`: bytes of the result as JSON
+    - `unknown`: how often the step was called again although the outcome of an earlier call was unknown"""
+
+    name: str
+    arguments: str
+    paid: bool
+    state: Literal["kept", "begun", "unknown"]
+    begun: float
+    kept: float | None
+    size: int | None
+    unknown: int
+    result: Any
+
+
+def view_checkpoint(checkpoint: Checkpoint, job: Job) -> CheckpointView:
+    by, result = checkpoint.by, checkpoint.result
+    under_way = is_current(job, by.fence, by.claim)
+    return CheckpointView(
+        name=checkpoint.step.name,
+        arguments=checkpoint.step.arguments,
+        paid=checkpoint.paid,
+        state="kept" if result is not None else "begun" if under_way else "unknown",
+        begun=checkpoint.begun,
+        kept=checkpoint.kept,
+        size=None if result is None else len(result),
+        unknown=checkpoint.unknown,
+        result=None if result is None else msgspec.json.decode(result),
+    )
 
 
 class QueueView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a queue holds, did and is set to. Times are wall times, durations seconds.
+    """The content, counters and settings of a queue. Times are wall times, durations are seconds.
 
-    counts: jobs in every state, states without any included.
-    size: jobs that have not ended.
-    retrying: those of the scheduled ones that have run before.
-    latency: how long the ready job that waits longest could have been running; None when none is ready.
-    next_due: when the next scheduled job becomes ready.
-    last_ended: when a job last ended.
-    processed, failed, cancelled, retried, reclaimed: in the last 24 hours. Processed jobs are those that
-        are done and those that failed for good; a retried attempt or a reclaimed one is not an end, and
-        a job that was archived by hand was not processed.
-    dropped_early: jobs of the last 24 hours that left by count before their age was over.
-    pause, override: None when none holds now.
-    settings: what holds now, the override over what code `declared`.
-    workers: the ids of those that serve the queue.
-    forecast: when what is ready now will be done; None when nothing is, or nobody can say.
-    """
+    - `counts`: jobs in every state, including zeros
+    - `size`: jobs that have not finished
+    - `retrying`: scheduled jobs that have run before
+    - `latency`: how long the oldest ready job has been ready; None if none is ready
+    - `next_due`: when the next scheduled job becomes ready
+    - `last_ended`: when a job last finished
+    - `processed`: jobs of the last 24 hours that are done or failed for good, without archived jobs
+    - `failed`, `cancelled`, `retried`, `reclaimed`: in the last 24 hours
+    - `dropped_early`: jobs that retention by count deleted before their age limit, in the last 24 hours
+    - `pause`, `override`: None if there is none
+    - `settings`: the settings in force: the override merged with the `declared` ones
+    - `workers`: ids of the workers that serve the queue
+    - `forecast`: when the ready jobs will be done; None if there are none or it is unknown"""
 
     name: str
     counts: dict[State, int]
@@ -51,13 +87,13 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     pause: Pause | None
     settings: QueueSettings
     declared: QueueSettings
-    override: Override | None
+    override: Override[QueueChanges] | None
     workers: tuple[str, ...]
     forecast: Forecast | None
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job, its attempts that did not succeed, the lines they logged, and its steps, oldest first."""
+    """A job with its unsuccessful attempts, log lines and checkpoints; each list is oldest first."""
 
     job: Job
     attempts: tuple[AttemptRecord, ...]
@@ -66,17 +102,18 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def payload(self) -> Any:
-        """The arguments, as plain data."""
-        return readable(self.job.payload)
+        """The job's arguments as decoded JSON. A payload that is not JSON is returned as text."""
+        return decode_payload(self.job.payload)
 
     @property
     def result(self) -> Any:
-        """What the handler returned, as plain data; None when there is nothing."""
+        """The handler's result as decoded JSON; None if there is no result."""
         return None if self.job.result is None else msgspec.json.decode(self.job.result)
 
 
-def readable(payload: bytes) -> Any:
-    """As plain data; as text when it is not JSON, as a foreign producer's that was refused may be."""
+def decode_payload(payload: bytes) -> Any:
+    """Returns a payload as decoded JSON. A payload that is not JSON is returned as text: another program may
+    have written such a payload, for a job that Tidemill then refused."""
     try:
         return msgspec.json.decode(payload)
     except msgspec.DecodeError:
@@ -84,7 +121,7 @@ def readable(payload: bytes) -> Any:
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything at a glance, as of `now` on the store's wall clock."""
+    """The state of queues, pools, workers and store at the wall time `now`."""
 
     now: float
     queues: tuple[QueueView, ...]
@@ -93,28 +130,26 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     store: StoreFacts
 
 
-class Count(msgspec.Struct, frozen=True):
-    """How many jobs match; with `more`, so many were found before the search ended, and there may be
-    others."""
+class JobCount(msgspec.Struct, frozen=True):
+    """How many jobs match. `more=True`: the count stopped early, and there may be further matches."""
 
     jobs: int
     more: bool = False
 
     def __bool__(self) -> bool:
-        """Whether there may be any."""
+        """True if at least one job matches, or if the count stopped early and a job may match."""
         return self.more or self.jobs > 0
 
     def __str__(self) -> str:
         return f"{self.jobs} or more" if self.more else str(self.jobs)
 
 
-class Changed(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the jobs a change was meant for.
+class BulkResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of a change of many jobs.
 
-    changed: how many it was applied to; `ids` names them, oldest first.
-    unchanged: how many were in no state for it, such as the retry of one that has not ended.
-    moved: how many matched when they were found and no longer when their turn came.
-    """
+    - `changed`: how many jobs were changed; `ids` names them, oldest first
+    - `unchanged`: how many jobs were in a state that does not allow the change; `unchanged_ids` names them
+    - `moved`: how many jobs no longer matched the filter when their turn came"""
 
     changed: int
     unchanged: int

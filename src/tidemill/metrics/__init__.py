@@ -1,16 +1,13 @@
-"""What is shown to whoever watches over time: the numbers of queues, pools, workers and the store, and the
-application's own, in the text format of Prometheus.
+"""Metrics of queues, pools, workers, the store and the application, in the Prometheus text format.
 
-    catalogue    every metric there is
-    exposition   all of them as one text
-    queues, pools, fleet   where their values come from
-    text         the format
+    catalogue     every metric that Tidemill exports
+    families      metric families, their samples, and the text format
+    instruments   counters, gauges and histograms of an application: `app.metrics`
+    snapshots     writes the metrics of one process to the store
+    rollup        adds up the snapshots of ended processes, and old history
 
-    own          the application's, and what else its processes counted
+No label is a job's id or a pool's key. So the number of series depends on the code, not on the load."""
 
-No label is a job's id or a pool's key: how many series there are depends on the code, not on the work.
-"""
-
-from tidemill.metrics.text import CONTENT_TYPE
+from tidemill.metrics.families import CONTENT_TYPE
 
 __all__ = ["CONTENT_TYPE"]

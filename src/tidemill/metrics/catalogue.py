@@ -1,16 +1,31 @@
-"""Every metric there is; docs/reference/metrics.md is this list."""
+"""Every metric that Tidemill exports. The page docs/reference/metrics.md documents this list."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TypeVar
 
-from tidemill.tallies.families import Counted, Family, Kind
-from tidemill.tallies.job_times import JOB_SECONDS, MISSED_STARTS
+from tidemill.metrics.families import MetricFamily, MetricKind, MetricSamples
+from tidemill.metrics.instruments import DURATION_BUCKETS_SECONDS
+
+JOB_DURATION = MetricFamily(
+    name="tidemill_job_duration_seconds",
+    kind="histogram",
+    help_text="How long attempts ran, however they ended, unless they were handed back.",
+    labels=("queue", "task"),
+    bounds=DURATION_BUCKETS_SECONDS,
+)
+
+JOB_STARTS_MISSED = MetricFamily(
+    name="tidemill_job_starts_missed_total",
+    kind="counter",
+    help_text="Jobs released because they started later than half of their pool's jitter.",
+    labels=("queue", "task"),
+)
 
 
-def _metric(kind: Kind, name: str, says: str, *labels: str) -> Family:
-    return Family(name=f"tidemill_{name}", kind=kind, says=says, labels=labels)
+def _metric(kind: MetricKind, name: str, help_text: str, *labels: str) -> MetricFamily:
+    return MetricFamily(name=f"tidemill_{name}", kind=kind, help_text=help_text, labels=labels)
 
 
 QUEUE_JOBS = _metric("gauge", "queue_jobs", "Jobs by state.", "queue", "state")
@@ -20,7 +35,7 @@ QUEUE_LATENCY = _metric(
     "How long the ready job that waits longest could have been running.",
     "queue",
 )
-QUEUE_RETRYING = _metric("gauge", "queue_retrying", "Scheduled jobs that have run before.", "queue")
+QUEUE_RETRYING = _metric("gauge", "queue_retrying_jobs", "Scheduled jobs that have run before.", "queue")
 QUEUE_PAUSED = _metric("gauge", "queue_paused", "1 while the queue is paused.", "queue")
 QUEUE_WORKERS = _metric("gauge", "queue_workers", "Workers that serve the queue.", "queue")
 QUEUE_DRAIN = _metric(
@@ -39,21 +54,25 @@ JOBS_DROPPED_EARLY = _metric(
 )
 
 POOL_OPEN = _metric("gauge", "pool_open", "1 while the pool is open, 0 while it is closed.", "pool")
-POOL_AMOUNT = _metric("gauge", "pool_amount", "What a limit allows now.", "pool", "limit")
-POOL_USED = _metric(
+POOL_LIMIT = _metric("gauge", "pool_limit_units", "What a limit allows now.", "pool", "limit")
+POOL_LIMIT_USED = _metric(
     "gauge",
-    "pool_used",
+    "pool_limit_used_units",
     "What is used of a limit; of a keyed pool, the most by a key.",
     "pool",
     "limit",
 )
-POOL_UTILISATION = _metric(
-    "gauge", "pool_utilisation", "The used share of a limit; of a keyed pool, the largest.", "pool", "limit"
+POOL_LIMIT_USED_RATIO = _metric(
+    "gauge",
+    "pool_limit_used_ratio",
+    "The used share of a limit; of a keyed pool, the largest.",
+    "pool",
+    "limit",
 )
 POOL_RESERVATIONS = _metric("gauge", "pool_reservations", "Calls under way.", "pool")
 POOL_WAITING = _metric("gauge", "pool_waiting_jobs", "Ready jobs that need the pool.", "pool")
 POOL_KEYS = _metric("gauge", "pool_keys", "Keys with something taken or closed.", "pool")
-POOL_KEYS_CLOSED = _metric("gauge", "pool_keys_closed", "Keys that are closed.", "pool")
+POOL_CLOSED_KEYS = _metric("gauge", "pool_closed_keys", "Keys that are closed.", "pool")
 POOL_DRAIN = _metric(
     "gauge", "pool_drain_seconds", "As tidemill_queue_drain_seconds, of the jobs that need the pool.", "pool"
 )
@@ -63,16 +82,16 @@ POOL_REFUSALS = _metric("counter", "pool_refusals_total", "Calls a provider refu
 
 WORKERS = _metric("gauge", "workers", "Workers that are alive.")
 WORKER_SLOTS = _metric("gauge", "worker_slots", "Jobs that all workers could run at once.")
-WORKER_HOLDS = _metric("gauge", "worker_holds", "Jobs in the hands of workers.")
+WORKER_CLAIMED_JOBS = _metric("gauge", "worker_claimed_jobs", "Jobs in the hands of workers.")
 FLOWS = _metric("gauge", "flows", "Flows by state.", "state")
 SCHEDULES = _metric("gauge", "schedules", "Schedules by state.", "state")
-STORE_BYTES = _metric("gauge", "store_bytes", "Size of the store, where it can be told.")
+STORE_BYTES = _metric("gauge", "store_size_bytes", "Size of the store, where it can be told.")
 STORE_FREE = _metric("gauge", "store_free_bytes", "Space in the store that a compaction would give back.")
 STORE_WARNINGS = _metric("gauge", "store_warnings", "Warnings about how the store is set up.")
 STORE_INFO = _metric("gauge", "store_info", "1, with what the store is made of.", "kind", "engine")
-UNREADABLE = _metric("gauge", "metric_unreadable", "1 while what reads a gauge raises.", "metric")
+METRIC_READ_FAILED = _metric("gauge", "metric_read_failed", "1 while what reads a gauge raises.", "metric")
 
-CATALOGUE: tuple[Family, ...] = (
+CATALOGUE: tuple[MetricFamily, ...] = (
     QUEUE_JOBS,
     QUEUE_LATENCY,
     QUEUE_RETRYING,
@@ -85,39 +104,40 @@ CATALOGUE: tuple[Family, ...] = (
     JOBS_RETRIED,
     JOBS_RECLAIMED,
     JOBS_DROPPED_EARLY,
-    JOB_SECONDS,
-    MISSED_STARTS,
+    JOB_DURATION,
+    JOB_STARTS_MISSED,
     POOL_OPEN,
-    POOL_AMOUNT,
-    POOL_USED,
-    POOL_UTILISATION,
+    POOL_LIMIT,
+    POOL_LIMIT_USED,
+    POOL_LIMIT_USED_RATIO,
     POOL_RESERVATIONS,
     POOL_WAITING,
     POOL_KEYS,
-    POOL_KEYS_CLOSED,
+    POOL_CLOSED_KEYS,
     POOL_DRAIN,
     POOL_CALLS,
     POOL_UNITS,
     POOL_REFUSALS,
     WORKERS,
     WORKER_SLOTS,
-    WORKER_HOLDS,
+    WORKER_CLAIMED_JOBS,
     FLOWS,
     SCHEDULES,
     STORE_BYTES,
     STORE_FREE,
     STORE_WARNINGS,
     STORE_INFO,
-    UNREADABLE,
+    METRIC_READ_FAILED,
 )
 
 
-Of = TypeVar("Of", bound=str | tuple[str, ...])
+SeriesKey = TypeVar("SeriesKey", bound=str | tuple[str, ...])
 
 
-def valued(family: Family, values: Mapping[Of, float]) -> Counted:
-    """Where there is one label, its value stands for the tuple of it."""
-    return Counted(
+def samples_of(family: MetricFamily, values: Mapping[SeriesKey, float]) -> MetricSamples:
+    """Returns the samples of a metric family from `values`, which maps label values to numbers. Label values
+    are a tuple; if the family has only one label, a plain text is accepted too."""
+    return MetricSamples(
         family,
         tuple(((of,) if isinstance(of, str) else of, (float(value),)) for of, value in values.items()),
     )

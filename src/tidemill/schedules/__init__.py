@@ -1,8 +1,9 @@
-"""Schedules: jobs that come of time going by.
+"""Schedules: rules that create jobs by cron expression or interval.
 
-A schedule is a course (`core.courses`): a record that a store keeps without looking into it. `ticks` says
-when it ticks, `deciding` what becomes of the ticks that are over, `making` makes their jobs, `changes` is
-what people and code do to one, `keeping` brings it to the store. Whoever leads the duty takes what is due and
-hands the schedule as it becomes and its jobs to the store in one step, on the revision it has seen. A tick's
-job is named after the tick. So there is one job per tick, whoever leads and however often (I12).
-"""
+A schedule is a document (`core.documents`) that the store keeps without reading it. `ticks` computes when a
+schedule ticks. `due_ticks` decides which due ticks create a job, and builds the job. `changes` has the
+operations of code and operators. `advance_pass` handles the schedules that are due.
+
+One worker leads this service. It writes the new version of the schedule and the jobs in one transaction,
+based on the revision that it has read. The id of a job is made of its tick. So each tick creates at most one
+job, even if two workers lead for a moment (I12)."""

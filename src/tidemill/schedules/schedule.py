@@ -1,4 +1,4 @@
-"""A schedule: what a course's record holds, and when it wants to be looked at."""
+"""A schedule as it is stored, its state and its due time."""
 
 from __future__ import annotations
 
@@ -8,32 +8,36 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from tidemill.core.courses import Course, Next
-from tidemill.core.names import MAX_NAME, problem_with_name
+from tidemill.core.documents import Document, DocumentUpdate
 from tidemill.core.needs import Need
-from tidemill.core.queues import DAY, HOUR, Pause
-from tidemill.core.uniqueness import Unique
-from tidemill.schedules.settings import ScheduleOverride, Settings
-from tidemill.schedules.ticks import Rule, next_tick
+from tidemill.core.overrides import Override, apply_override
+from tidemill.core.queues import DAY_SECONDS, HOUR_SECONDS, Pause
+from tidemill.core.unique_keys import Unique
+from tidemill.core.validation import MAX_NAME_CHARS, problem_with_name
+from tidemill.schedules.settings import ScheduleChanges, ScheduleSettings
+from tidemill.schedules.ticks import TickRule, next_tick
 
-HISTORY_KEPT = 20
-LONGEST_NAME = MAX_NAME - 50
-"""The ids of its jobs are made of it."""
+MAX_HISTORY_TICKS = 20
+MAX_SCHEDULE_NAME = MAX_NAME_CHARS - 50
+"""The ids of its jobs contain the name."""
 
-ENDED_KEPT = 7 * DAY
-REMOVED_KEPT = HOUR
-"""A name that is taken again goes on with its revisions: whoever has not heard of the end changes nothing."""
+ENDED_RETENTION_SECONDS = 7 * DAY_SECONDS
+REMOVED_RETENTION_SECONDS = HOUR_SECONDS
+"""How long a removed schedule is kept. A name that is used again continues its revisions, so a worker that
+has not seen the removal changes nothing."""
 
 
-class Origin(StrEnum):
-    """Who made it: the application's code, or a call. What a store lists schedules by."""
+class ScheduleOrigin(StrEnum):
+    """Where a schedule comes from. `declared`: the application's code declares it. `dynamic`: a call created
+    it at run time."""
 
     DECLARED = "declared"
     DYNAMIC = "dynamic"
 
 
 class ScheduleState(StrEnum):
-    """`disabled`: code declared it and does no longer. `ended`: no tick is left."""
+    """The state of a schedule. `disabled`: the code no longer declares it. `ended`: it has no further tick.
+    `removed`: an operator or a call removed it; it is kept for an hour."""
 
     ACTIVE = "active"
     PAUSED = "paused"
@@ -42,11 +46,13 @@ class ScheduleState(StrEnum):
     REMOVED = "removed"
 
 
-PRESENT = tuple(state for state in ScheduleState if state is not ScheduleState.REMOVED)
+VISIBLE_STATES = tuple(state for state in ScheduleState if state is not ScheduleState.REMOVED)
 
 
-class Outcome(StrEnum):
-    """What became of a tick. `failed`: its job could not be made and is kept as a failed one."""
+class TickOutcome(StrEnum):
+    """What became of a tick. `fired`: it created a job. `run by hand`: an operator started a job. `overlap`:
+    no job, because the last one was still live. `missed`: no job, because no worker handled it in time.
+    `failed`: its job could not be built and is stored as failed."""
 
     FIRED = "fired"
     RUN = "run by hand"
@@ -55,19 +61,23 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
-class Past(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tick that is over, and when it was seen to. `job` is the one it made, or that was in its way.
-    `count` ticks were missed, this one the last of them."""
+class TickRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An entry in the history of a schedule: what happened at a tick.
+
+    `tick` is the time of the tick, and `at` the time when it was handled (wall times). `job` is the job that
+    the tick created, or the live job that prevented a new one. Missed ticks that are handled together share
+    one entry: `tick` is the last of them and `count` is their number. For other ticks `count` is 1."""
 
     tick: float
     at: float
-    outcome: Outcome
+    outcome: TickOutcome
     job: str | None = None
     count: int = 1
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a tick sends: a task, its arguments, and where the job differs from what the task itself says."""
+class ScheduleWork(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The job that a tick creates: a task, its arguments as JSON (`payload`), and job options. UNSET means
+    the task's own value."""
 
     task: str
     payload: msgspec.Raw
@@ -82,60 +92,63 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     needs: tuple[Need, ...] | UnsetType = UNSET
 
 
-class Wanted(NamedTuple):
-    """What code or a call says of a schedule."""
+class ScheduleSpec(NamedTuple):
+    """The definition of a schedule, from code or from a call: the job to create, and when."""
 
-    work: Work
-    settings: Settings
+    work: ScheduleWork
+    settings: ScheduleSettings
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`anchor` is when it was made, `passed` up to when its ticks are seen to, `last` the job it made last.
-    Times are wall times."""
+    """A schedule as it is stored. Times are wall times.
+
+    - `anchor`: when it was created; an interval without `start` is counted from this time.
+    - `handled_until`: all ticks up to this time are handled.
+    - `disabled`: the code no longer declares it.
+    - `last`: the id of the job that it created last.
+    - `history`: its last ticks, newest last."""
 
     name: str
-    work: Work
-    settings: Settings
-    origin: Origin
+    work: ScheduleWork
+    settings: ScheduleSettings
+    origin: ScheduleOrigin
     anchor: float
-    passed: float
+    handled_until: float
     pause: Pause | None = None
-    override: ScheduleOverride | None = None
+    override: Override[ScheduleChanges] | None = None
     disabled: bool = False
     removed: bool = False
     last: str | None = None
-    history: tuple[Past, ...] = ()
+    history: tuple[TickRecord, ...] = ()
 
 
 _DECODER = msgspec.json.Decoder(Schedule)
 _ENCODER = msgspec.json.Encoder()
 
 
-def schedule_of(course: Course) -> Schedule:
-    return _DECODER.decode(course.record)
+def decode_schedule(document: Document) -> Schedule:
+    return _DECODER.decode(document.record)
 
 
-def readable(course: Course) -> Schedule | None:
-    """None when it is of a newer version, or damaged: whoever makes it anew may."""
+def try_decode_schedule(document: Document) -> Schedule | None:
+    """Returns the schedule in a document. Returns None if it cannot be read, because a newer version wrote it
+    or it is damaged; the caller may then replace it."""
     try:
-        return schedule_of(course)
+        return decode_schedule(document)
     except (msgspec.DecodeError, msgspec.ValidationError):
         return None
 
 
-def same(one: Work, other: Work) -> bool:
-    return _ENCODER.encode(one) == _ENCODER.encode(other)
+def is_same_work(work: ScheduleWork, other: ScheduleWork) -> bool:
+    return _ENCODER.encode(work) == _ENCODER.encode(other)
 
 
-def in_force(schedule: Schedule, now: float) -> Settings:
-    override = schedule.override
-    if override is None or not override.holds(now):
-        return schedule.settings
-    return override.changes.over(schedule.settings)
+def settings_in_force(schedule: Schedule, now: float) -> ScheduleSettings:
+    return apply_override(schedule.settings, schedule.override, now)
 
 
-def rule_of(settings: Settings, anchor: float) -> Rule:
-    return Rule(
+def make_rule(settings: ScheduleSettings, anchor: float) -> TickRule:
+    return TickRule(
         cron=settings.cron,
         tz=settings.tz,
         every=settings.every,
@@ -145,13 +158,14 @@ def rule_of(settings: Settings, anchor: float) -> Rule:
     )
 
 
-def upcoming(schedule: Schedule, now: float) -> float | None:
-    """The next tick that is not seen to."""
-    return next_tick(rule_of(in_force(schedule, now), schedule.anchor), schedule.passed)
+def find_next_tick(schedule: Schedule, now: float) -> float | None:
+    """Returns the time of the first tick that is not handled yet; None if there is none."""
+    return next_tick(make_rule(settings_in_force(schedule, now), schedule.anchor), schedule.handled_until)
 
 
-def stopped(schedule: Schedule, now: float) -> ScheduleState | None:
-    """The state in which it has no ticks, whatever its rule says."""
+def stopped_state(schedule: Schedule, now: float) -> ScheduleState | None:
+    """Returns REMOVED, DISABLED or PAUSED if the schedule does not tick at the wall time `now`; None if it
+    ticks."""
     if schedule.removed:
         return ScheduleState.REMOVED
     if schedule.disabled:
@@ -159,26 +173,30 @@ def stopped(schedule: Schedule, now: float) -> ScheduleState | None:
     return ScheduleState.PAUSED if schedule.pause is not None and schedule.pause.closed(now) else None
 
 
-def state_of(schedule: Schedule, now: float) -> ScheduleState:
-    return stopped(schedule, now) or _going(upcoming(schedule, now))
+def schedule_state(schedule: Schedule, now: float) -> ScheduleState:
+    return stopped_state(schedule, now) or _state_by_tick(find_next_tick(schedule, now))
 
 
-def _going(tick: float | None) -> ScheduleState:
+def _state_by_tick(tick: float | None) -> ScheduleState:
     return ScheduleState.ENDED if tick is None else ScheduleState.ACTIVE
 
 
-def as_next(schedule: Schedule, now: float) -> Next:
-    """It wants to be looked at when a tick is due, and when a pause or an override ends."""
+def make_schedule_document(schedule: Schedule, now: float) -> DocumentUpdate:
+    """Returns the new version of the schedule's document. The document is due at the next tick or at the end
+    of the override, if that is earlier. The document of a paused schedule is due at the end of the pause."""
     wakes: list[float | None] = []
-    if (state := stopped(schedule, now)) is None:
-        tick = upcoming(schedule, now)
-        state = _going(tick)
+    if (state := stopped_state(schedule, now)) is None:
+        tick = find_next_tick(schedule, now)
+        state = _state_by_tick(tick)
         wakes = [tick, None if schedule.override is None else schedule.override.until]
     elif state is ScheduleState.PAUSED and schedule.pause is not None:
         wakes = [schedule.pause.until]
     due = min((wake for wake in wakes if wake is not None), default=None)
-    keep = {ScheduleState.REMOVED: REMOVED_KEPT, ScheduleState.ENDED: ENDED_KEPT if due is None else None}
-    return Next(
+    keep = {
+        ScheduleState.REMOVED: REMOVED_RETENTION_SECONDS,
+        ScheduleState.ENDED: ENDED_RETENTION_SECONDS if due is None else None,
+    }
+    return DocumentUpdate(
         name=schedule.origin, state=state, record=_ENCODER.encode(schedule), due=due, keep=keep.get(state)
     )
 
@@ -186,6 +204,6 @@ def as_next(schedule: Schedule, now: float) -> Next:
 def problem_with_schedule_name(name: object) -> str | None:
     if not isinstance(name, str):
         return f"name: must be a string, is {name!r}"
-    if len(name) > LONGEST_NAME:
-        return f"name: must have 1 to {LONGEST_NAME} characters, has {len(name)}"
+    if len(name) > MAX_SCHEDULE_NAME:
+        return f"name: must have 1 to {MAX_SCHEDULE_NAME} characters, has {len(name)}"
     return problem_with_name("name", name)

@@ -1,36 +1,44 @@
-"""What can be set on a schedule, and what a person puts over it."""
+"""The settings of a schedule, and the overrides of these settings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypedDict, get_args
+from typing import Any, Literal, Self, TypedDict, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from tidemill.core.names import is_storable, refuse_unknown
-from tidemill.core.queues import DAY
+from tidemill.core.overrides import SettingChanges
+from tidemill.core.queues import DAY_SECONDS
+from tidemill.core.validation import refuse_unknown_options
 from tidemill.errors import ConfigurationError
 from tidemill.schedules.ticks import problem_with_cron, problem_with_zone
-from tidemill.times import read_seconds, read_time
+from tidemill.times import parse_seconds, parse_time
 
 CatchUp = Literal["skip", "once", "all"]
 Overlap = Literal["skip", "allow"]
-SHORTEST = 1.0
-LONGEST = 100 * 365 * DAY
-LATEST = 220_000_000_000.0
+MIN_INTERVAL_SECONDS = 1.0
+MAX_INTERVAL_SECONDS = 100 * 365 * DAY_SECONDS
+MAX_UNIX_TIME_SECONDS = 220_000_000_000.0
 """In the year 8941: sums of such times are exact enough, and calendars end with the year 9999."""
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """Either `cron`, read in the zone `tz` ("UTC"), or `every`: seconds or a timedelta, counted from `start`,
-    or from when the schedule was made. Nothing ticks before `start` or after `end`.
-    catch_up: ticks nobody was there for are left out ("skip"), stood for by the latest ("once", the default),
-    or each have their job ("all", 100 at most).
-    overlap: a tick makes no job while the last one is live ("skip", the default), or does ("allow").
-    jitter: a job starts up to so many seconds after its tick."""
+    """Options of a schedule: when it ticks, and what happens to missed and overlapping ticks.
+
+    Give either `cron` or `every`. A cron expression is read in the time zone `tz` (default "UTC"). `every` is
+    an interval in seconds or a timedelta; it is counted from `start`, or from when the schedule was created.
+    The schedule does not tick before `start` or after `end`.
+
+    catch_up: what missed ticks create. "skip": no job. "once", the default: one job for the latest tick.
+    "all": one job each, at most 100.
+
+    overlap: what a tick does while the last job is still live. "skip", the default: it creates no job.
+    "allow": it creates a job.
+
+    jitter: each job starts up to this many seconds after its tick, to spread the load."""
 
     cron: str
     tz: str
@@ -42,8 +50,8 @@ class ScheduleOptions(TypedDict, total=False):
     jitter: float | timedelta
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """As `ScheduleOptions`, checked: durations are seconds, times wall times."""
+class ScheduleSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The checked form of `ScheduleOptions`. Durations are seconds; `start` and `end` are wall times."""
 
     cron: str | None = None
     tz: str = "UTC"
@@ -55,32 +63,34 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     jitter: float = 0.0
 
     def problem(self) -> str | None:
-        """Why it cannot tick, naming the field."""
+        """Returns why the settings are invalid, naming the field; None if they are valid."""
         if (self.cron is None) == (self.every is None):
-            given = "neither" if self.cron is None else "both"
-            return f"cron: give either cron='0 3 * * *' or every=3600, not {given}"
+            named = "neither" if self.cron is None else "both"
+            return f"cron: give either cron='0 3 * * *' or every=3600, not {named}"
         if self.cron is not None and (problem := problem_with_cron(self.cron)):
             return problem
-        if self.every is not None and not self.every >= SHORTEST:
-            return f"every: must be {SHORTEST:g} second or more, is {self.every:g}"
+        if self.every is not None and not self.every >= MIN_INTERVAL_SECONDS:
+            return f"every: must be {MIN_INTERVAL_SECONDS:g} second or more, is {self.every:g}"
         if not self.jitter >= 0:
             return f"jitter: must be 0 seconds or more, is {self.jitter:g}"
         for field in ("every", "jitter"):
-            if (seconds := getattr(self, field) or 0) > LONGEST:
-                return f"{field}: must be {LONGEST:.0f} seconds (100 years) or less, is {seconds:g}"
+            if (seconds := getattr(self, field) or 0) > MAX_INTERVAL_SECONDS:
+                return (
+                    f"{field}: must be {MAX_INTERVAL_SECONDS:.0f} seconds (100 years) or less, is {seconds:g}"
+                )
         return problem_with_zone(self.tz) or self._problem_with_times()
 
     def _problem_with_times(self) -> str | None:
         for field in ("start", "end"):
-            if (time := getattr(self, field)) is not None and not 0 <= time <= LATEST:
+            if (time := getattr(self, field)) is not None and not 0 <= time <= MAX_UNIX_TIME_SECONDS:
                 return f"{field}: must be a Unix time from 1970 to the year 8900, is {time:g}"
         if self.start is not None and self.end is not None and self.end < self.start:
             return "end: must not be before start; give a later time"
         return None
 
 
-class ScheduleChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Some of a schedule's settings, to be put over the others."""
+class ScheduleChanges(SettingChanges[ScheduleSettings], frozen=True, kw_only=True):
+    """The settings of a schedule that an override changes. UNSET means that the declared value applies."""
 
     cron: str | UnsetType = UNSET
     tz: str | UnsetType = UNSET
@@ -91,101 +101,59 @@ class ScheduleChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     overlap: Overlap | UnsetType = UNSET
     jitter: float | UnsetType = UNSET
 
-    def given(self) -> dict[str, Any]:
-        return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not UNSET}
+    def join(self, later: Self) -> Self:
+        """Returns these changes with later changes added. If `later` has a `cron` or `every`, the earlier
+        `cron` and `every` are dropped."""
+        earlier, added = self.given(), later.given()
+        if "cron" in added or "every" in added:
+            earlier = {name: value for name, value in earlier.items() if name not in ("cron", "every")}
+        return self.with_values(earlier | added)
 
-    def over(self, settings: Settings) -> Settings:
-        """Of cron and every the one that was put over it takes the other's place."""
+    def over(self, settings: ScheduleSettings) -> ScheduleSettings:
+        """Returns `settings` with these changes. A new `cron` removes `every`, and a new `every` removes
+        `cron`."""
         given = self.given()
         if ("cron" in given) != ("every" in given):
             given |= {"every": None} if "cron" in given else {"cron": None}
         return replace(settings, **given)
 
 
-class ScheduleOverride(msgspec.Struct, frozen=True, kw_only=True):
-    """As `core.queues.Override`: who, why, since when and until when (wall times)."""
-
-    changes: ScheduleChanges
-    by: str
-    reason: str | None = None
-    since: float
-    until: float | None = None
-
-    def holds(self, now: float) -> bool:
-        return self.until is None or now < self.until
-
-    def problem(self, settings: Settings) -> str | None:
-        for field in ("by", "reason"):
-            if (text := getattr(self, field)) is not None and not is_storable(text):
-                return f"{field}: must be text without NUL characters or lone surrogates"
-        return (
-            "by: must say who overrides, is empty" if not self.by else self.changes.over(settings).problem()
-        )
-
-
-def overridden(  # noqa: PLR0917 - as `core.queues.overridden`
-    before: ScheduleOverride | None,
-    now: float,
-    changes: ScheduleChanges,
-    by: str,
-    reason: str | None,
-    until: float | UnsetType | None,
-) -> ScheduleOverride:
-    """New changes join those of the override that holds; its end stays unless another is given."""
-    held = before if before is not None and before.holds(now) else None
-    if isinstance(until, UnsetType):
-        until = None if held is None else held.until
-    kept = {} if held is None else held.changes.given()
-    if "cron" in changes.given() or "every" in changes.given():
-        kept = {name: value for name, value in kept.items() if name not in ("cron", "every")}
-    joined = ScheduleChanges(**kept | changes.given())
-    return ScheduleOverride(changes=joined, by=by, reason=reason, since=now, until=until)
-
-
-def without(before: ScheduleOverride | None, names: Sequence[str]) -> ScheduleOverride | None:
-    """The named settings follow the code again, without names all of them."""
-    if before is None:
-        return None
-    left = {name: value for name, value in before.changes.given().items() if names and name not in names}
-    return replace(before, changes=ScheduleChanges(**left)) if left else None
-
-
-def read_settings(options: Mapping[str, Any]) -> Settings:
-    settings = Settings(**read_options(options))
+def read_schedule_settings(options: Mapping[str, Any]) -> ScheduleSettings:
+    settings = ScheduleSettings(**read_schedule_options(options))
     if problem := settings.problem():
         raise ConfigurationError(problem)
     return settings
 
 
-def read_changes(options: Mapping[str, Any]) -> ScheduleChanges:
+def read_schedule_changes(options: Mapping[str, Any]) -> ScheduleChanges:
     if not options:
         raise ConfigurationError("name at least one setting to override, such as cron='0 4 * * *'")
-    changes = ScheduleChanges(**read_options(options))
+    changes = ScheduleChanges(**read_schedule_options(options))
     if "cron" in options and "every" in options:
         raise ConfigurationError("cron: give either cron or every, not both")
     return changes
 
 
-def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    refuse_unknown(options, ScheduleOptions.__annotations__, "schedule")
+def read_schedule_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    refuse_unknown_options(options, ScheduleOptions.__annotations__, "schedule")
     return {name: _READERS[name](name, value) for name, value in options.items()}
 
 
-def _text(field: str, value: Any) -> str:
+def _read_text(field: str, value: Any) -> str:
     if not isinstance(value, str):
         raise ConfigurationError(f"{field}: must be a string, is {value!r}")
     return value
 
 
-def _seconds(field: str, value: Any) -> float:
-    return read_seconds(field, value, ConfigurationError)
+def _read_seconds(field: str, value: Any) -> float:
+    return parse_seconds(field, value, ConfigurationError)
 
 
-def _time(field: str, value: Any) -> float | None:
-    return None if value is None else read_time(field, value, ConfigurationError)
+def _read_time(field: str, value: Any) -> float | None:
+    return None if value is None else parse_time(field, value, ConfigurationError)
 
 
-def _one_of(*known: str) -> Callable[[str, Any], str]:
+def _read_one_of(*known: str) -> Callable[[str, Any], str]:
     def read(field: str, value: Any) -> str:
         if value not in known:
             raise ConfigurationError(f"{field}: must be one of {', '.join(known)}, is {value!r}")
@@ -195,12 +163,12 @@ def _one_of(*known: str) -> Callable[[str, Any], str]:
 
 
 _READERS: dict[str, Callable[[str, Any], Any]] = {
-    "cron": _text,
-    "tz": _text,
-    "every": _seconds,
-    "start": _time,
-    "end": _time,
-    "catch_up": _one_of(*get_args(CatchUp)),
-    "overlap": _one_of(*get_args(Overlap)),
-    "jitter": _seconds,
+    "cron": _read_text,
+    "tz": _read_text,
+    "every": _read_seconds,
+    "start": _read_time,
+    "end": _read_time,
+    "catch_up": _read_one_of(*get_args(CatchUp)),
+    "overlap": _read_one_of(*get_args(Overlap)),
+    "jitter": _read_seconds,
 }

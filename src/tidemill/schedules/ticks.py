@@ -1,9 +1,11 @@
-"""When a schedule ticks: pure functions of wall times.
+"""Computes when a schedule ticks, as pure functions of wall times.
 
-An expression that names hours and minutes means the clock on the wall. A time the clocks jump over is the
-moment they jump, and one that comes twice is the first of the two. One whose minute or hour begins with `*`
-means a pace, which goes on through both: it ticks at every moment whose local time it matches.
-"""
+A cron expression with a fixed minute and hour names local times. If a clock change (daylight saving time)
+skips such a local time, the tick comes at the moment of the change. If a local time occurs twice, only its
+first occurrence is a tick.
+
+A cron expression whose minute or hour begins with `*` repeats. It ticks at every moment whose local time
+matches, also if a clock change makes that local time occur twice."""
 
 from __future__ import annotations
 
@@ -19,17 +21,18 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 from cronsim import CronSim, CronSimError
 
-MOST_DUE = 100
-"""How many ticks that are over are looked at, the latest of them."""
+MAX_DUE_TICKS = 100
+"""The maximum number of past ticks, the latest ones."""
 
 _SECOND = timedelta(seconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST_WINDOW = 120.0
+_FIRST_WINDOW_SECONDS = 120.0
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """Either `cron` in the zone `tz`, or `every` so many seconds from `anchor` on. Nothing before `start` or
-    after `end`."""
+class TickRule(msgspec.Struct, frozen=True, kw_only=True):
+    """The rule for the times of the ticks: a `cron` expression in the time zone `tz`, or an interval of
+    `every` seconds. An interval is counted from `start`, or from `anchor` if `start` is None. There are no
+    ticks before `start` or after `end`."""
 
     cron: str | None = None
     tz: str = "UTC"
@@ -39,57 +42,70 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     end: float | None = None
 
 
-class Due(NamedTuple):
-    """Ticks that are over, oldest first, and the one after them; None when there is none."""
+class DueTicks(NamedTuple):
+    """Ticks of a schedule. `ticks`: the ticks that are due, oldest first. `next`: the next tick after these;
+    None if there is no further tick."""
 
     ticks: list[float]
     next: float | None
 
 
-def next_tick(rule: Rule, after: float) -> float | None:
-    """The first tick later than `after`."""
+def next_tick(rule: TickRule, after: float) -> float | None:
+    """Returns the first tick later than `after`; None if there is none."""
     if rule.start is not None and after < rule.start:
         after = rule.start - 1e-6
-    tick = _next_beat(rule, after) if rule.every is not None else _next_time(rule.cron or "", rule.tz, after)
+    tick = (
+        _next_interval_tick(rule, after)
+        if rule.every is not None
+        else _next_cron_tick(rule.cron or "", rule.tz, after)
+    )
     return None if tick is None or (rule.end is not None and tick > rule.end) else tick
 
 
-def due_ticks(rule: Rule, after: float, now: float) -> Due:
-    """Those later than `after` up to `now`; of more than MOST_DUE the latest. A schedule that ticks every
-    second and slept for a year costs no more than that."""
+def due_ticks(rule: TickRule, after: float, now: float) -> DueTicks:
+    """Returns the ticks later than `after` and not later than `now`, and the next tick. If more than
+    MAX_DUE_TICKS ticks are due, only the latest are returned.
+
+    The cost is bounded, even for a schedule that ticks every second and was not handled for a year."""
     first = next_tick(rule, after)
     if first is None or first > now:
-        return Due([], first)
+        return DueTicks([], first)
     second = next_tick(rule, first)
     if second is None or second > now:
-        return Due([first], second)
-    window = _FIRST_WINDOW
+        return DueTicks([first], second)
+    window = _FIRST_WINDOW_SECONDS
     while True:
         begin = max(after, now - window)
-        found, following = _walk(rule, begin, now)
-        if begin == after or len(found) == MOST_DUE:
-            return Due(list(found), following)
+        found, following = _collect_ticks(rule, begin, now)
+        if begin == after or len(found) == MAX_DUE_TICKS:
+            return DueTicks(list(found), following)
         window *= 2
 
 
-def jitter(name: str, tick: float, most: float) -> float:
-    """From 0 to `most` seconds, the same for that tick wherever it is asked."""
-    if not most:
+def tick_jitter(name: str, tick: float, maximum: float) -> float:
+    """Returns how many seconds after its tick a job starts, from 0 to `maximum`. The result is always the
+    same for the same schedule `name` and tick."""
+    if not maximum:
         return 0.0
-    drawn = blake2b(f"{name}\0{tick!r}".encode(), digest_size=8).digest()
-    return most * int.from_bytes(drawn) / 2**64
+    digest = blake2b(f"{name}\0{tick!r}".encode(), digest_size=8).digest()
+    return maximum * int.from_bytes(digest) / 2**64
 
 
 def problem_with_cron(expression: str) -> str | None:
     try:
-        soon = next(_at(expression, datetime(2000, 1, 1)), None)  # noqa: DTZ001 - any local time
-    except (CronSimError, AssertionError, TypeError, ValueError) as error:  # it asserts some of it
-        wrong = str(error).lower() or "bad field"
+        first_match = next(_cron_after(expression, datetime(2000, 1, 1)), None)  # noqa: DTZ001 - any local time
+    except (
+        CronSimError,
+        AssertionError,
+        TypeError,
+        ValueError,
+    ) as error:  # cronsim checks some fields by assert
+        detail = str(error).lower() or "bad field"
         return (
-            f"cron: {expression!r} is not a cron expression ({wrong}); write minute, hour, day, month and "
+            f"cron: {expression!r} is not a cron expression ({detail}); write minute, hour, day, month and "
             "weekday, such as '0 3 * * *'"
         )
-    return None if soon is not None else f"cron: {expression!r} never comes; no month has such a day"
+    return None if first_match is not None else f"cron: {expression!r} never comes; no month has such a day"
 
 
 def problem_with_zone(name: str) -> str | None:
@@ -100,8 +116,8 @@ def problem_with_zone(name: str) -> str | None:
     return None
 
 
-def _walk(rule: Rule, after: float, now: float) -> tuple[deque[float], float | None]:
-    found: deque[float] = deque(maxlen=MOST_DUE)
+def _collect_ticks(rule: TickRule, after: float, now: float) -> tuple[deque[float], float | None]:
+    found: deque[float] = deque(maxlen=MAX_DUE_TICKS)
     tick = next_tick(rule, after)
     while tick is not None and tick <= now:
         found.append(tick)
@@ -109,8 +125,9 @@ def _walk(rule: Rule, after: float, now: float) -> tuple[deque[float], float | N
     return found, tick
 
 
-def _next_beat(rule: Rule, after: float) -> float:
-    """By multiplication: however long it goes on, it does not drift."""
+def _next_interval_tick(rule: TickRule, after: float) -> float:
+    """Returns the first tick of an interval later than `after`. The time is computed by multiplication, not
+    by repeated addition, so it does not drift."""
     every = rule.every or 0.0
     anchor = rule.anchor if rule.start is None else rule.start
     count = (after - anchor) // every + 1
@@ -120,85 +137,97 @@ def _next_beat(rule: Rule, after: float) -> float:
 
 
 @lru_cache(maxsize=8192)
-def _next_time(expression: str, zone: str, after: float) -> float | None:
-    """Thousands of schedules share few expressions: what one of them was told the others need not compute."""
-    place = ZoneInfo(zone)
+def _next_cron_tick(expression: str, zone_name: str, after: float) -> float | None:
+    """Returns the first tick of a cron expression later than `after`; None if there is none. The result is
+    cached, because thousands of schedules share few expressions."""
+    zone = ZoneInfo(zone_name)
     moment = _EPOCH + timedelta(seconds=after // 1)
-    found = (_on_the_wall if _names_times(expression) else _at_a_pace)(expression, place, moment)
+    found = (_next_fixed_time if _has_fixed_times(expression) else _next_repeating_time)(
+        expression, zone, moment
+    )
     return None if found is None else found.timestamp()
 
 
-def _names_times(expression: str) -> bool:
+def _has_fixed_times(expression: str) -> bool:
     minute, hour = expression.split()[-5:-3]
     return not (minute.startswith("*") or hour.startswith("*"))
 
 
-def _on_the_wall(expression: str, place: ZoneInfo, after: datetime) -> datetime | None:
-    """Where clocks were put back local times come again, and the first of each are over."""
-    moments = (_moment(local, place) for local in _at(expression, _local(after, place)))
+def _next_fixed_time(expression: str, zone: ZoneInfo, after: datetime) -> datetime | None:
+    """Returns the next moment of an expression with fixed times; None if there is none. A local time that
+    occurs twice, because the clocks go back, counts once."""
+    moments = (_to_utc(local, zone) for local in _cron_after(expression, _to_local(after, zone)))
     return next((moment for moment in moments if moment > after), None)
 
 
-def _at_a_pace(expression: str, place: ZoneInfo, after: datetime) -> datetime | None:
-    """Between two changes of the clocks local time and real time go side by side."""
-    offset, local = _offset(after, place), _local(after, place)
-    while (found := next(_at(expression, local), None)) is not None:
+def _next_repeating_time(expression: str, zone: ZoneInfo, after: datetime) -> datetime | None:
+    """Returns the next moment whose local time matches a repeating expression; None if there is none. Between
+    two clock changes, local time and UTC differ by a constant offset, so each such period is searched
+    separately."""
+    offset, local = _utc_offset(after, zone), _to_local(after, zone)
+    while (found := next(_cron_after(expression, local), None)) is not None:
         moment = found.replace(tzinfo=UTC) - offset
-        change = _first_change(after, moment, place)
+        change = _find_first_change(after, moment, zone)
         if change is None:
             return moment
-        after, offset = change, _offset(change, place)
+        after, offset = change, _utc_offset(change, zone)
         local = (change + offset).replace(tzinfo=None) - _SECOND  # the change itself may be a tick
     return None
 
 
-def _at(expression: str, local: datetime) -> CronSim:
-    """Local times later than `local`, as if clocks were never changed."""
-    found = copy(_parsed(expression))
+def _cron_after(expression: str, local: datetime) -> CronSim:
+    """Returns an iterator over the local times later than `local` that match the expression. Clock changes
+    are ignored."""
+    found = copy(_parse_cron(expression))
     found.dt = local
     return found
 
 
 @lru_cache(maxsize=1024)
-def _parsed(expression: str) -> CronSim:
-    return CronSim(expression, datetime(2000, 1, 1))  # noqa: DTZ001 - local times, as above
+def _parse_cron(expression: str) -> CronSim:
+    return CronSim(expression, datetime(2000, 1, 1))  # noqa: DTZ001 - a local time, as above
 
 
-def _moment(local: datetime, place: ZoneInfo) -> datetime:
-    """A local time as a moment; one that does not exist is the moment the clocks jump over it."""
-    moment = local.replace(tzinfo=place).astimezone(UTC)
-    if _local(moment, place) == local:
+def _to_utc(local: datetime, zone: ZoneInfo) -> datetime:
+    """Returns the UTC moment of a local time. For a local time that a clock change skips, returns the moment
+    of the change."""
+    moment = local.replace(tzinfo=zone).astimezone(UTC)
+    if _to_local(moment, zone) == local:
         return moment
-    # Read with the offset of before the jump it lies behind it, with that of after it before it.
-    other = local.replace(tzinfo=place, fold=1).astimezone(UTC)
-    return _change_in(min(moment, other) - _SECOND, max(moment, other), place)
+    # With the offset from before the change the time lies after it; with the offset from after it, before
+    # it.
+    other = local.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    return _find_change(min(moment, other) - _SECOND, max(moment, other), zone)
 
 
-def _first_change(after: datetime, until: datetime, place: ZoneInfo) -> datetime | None:
-    """The first moment in (after, until] from which on clocks differ. No zone changes them twice in a day
-    and back: a look at each day finds it."""
+def _find_first_change(after: datetime, until: datetime, zone: ZoneInfo) -> datetime | None:
+    """Returns the first moment after `after`, up to `until`, at which the UTC offset of the zone changes;
+    None if there is none.
+
+    It compares the offset once per day. This is enough, because no zone changes its clocks and changes them
+    back within a day."""
     days = (until - after) // timedelta(days=1)
-    looks = [*(after + timedelta(days=day) for day in range(days + 1)), until]
-    for before, then in pairwise(looks):
-        if _offset(before, place) != _offset(then, place):
-            return _change_in(before, then, place)
+    samples = [*(after + timedelta(days=day) for day in range(days + 1)), until]
+    for before, then in pairwise(samples):
+        if _utc_offset(before, zone) != _utc_offset(then, zone):
+            return _find_change(before, then, zone)
     return None
 
 
-def _change_in(low: datetime, high: datetime, place: ZoneInfo) -> datetime:
-    before = _offset(low, place)
+def _find_change(low: datetime, high: datetime, zone: ZoneInfo) -> datetime:
+    before = _utc_offset(low, zone)
     while high - low > _SECOND:
         middle = (low + (high - low) // 2).replace(microsecond=0)
-        if _offset(middle, place) == before:
+        if _utc_offset(middle, zone) == before:
             low = middle
         else:
             high = middle
     return high
 
 
-def _offset(moment: datetime, place: ZoneInfo) -> timedelta:
-    return moment.astimezone(place).utcoffset() or timedelta()
+def _utc_offset(moment: datetime, zone: ZoneInfo) -> timedelta:
+    return moment.astimezone(zone).utcoffset() or timedelta()
 
 
-def _local(moment: datetime, place: ZoneInfo) -> datetime:
-    return moment.astimezone(place).replace(tzinfo=None, fold=0)
+def _to_local(moment: datetime, zone: ZoneInfo) -> datetime:
+    return moment.astimezone(zone).replace(tzinfo=None, fold=0)

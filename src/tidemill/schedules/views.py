@@ -1,83 +1,89 @@
-"""Schedules as people look at them."""
+"""Schedules as the CLI, the API and the dashboard pages show them."""
 
 from __future__ import annotations
 
 import msgspec
 
-from tidemill.core.courses import Course
+from tidemill.core.documents import Document
+from tidemill.core.overrides import Override
 from tidemill.core.queues import Pause
-from tidemill.schedules.deciding import lapsed
+from tidemill.schedules.due_ticks import drop_expired
 from tidemill.schedules.schedule import (
-    Origin,
-    Past,
     Schedule,
+    ScheduleOrigin,
     ScheduleState,
-    in_force,
-    rule_of,
-    schedule_of,
-    state_of,
+    TickRecord,
+    decode_schedule,
+    make_rule,
+    schedule_state,
+    settings_in_force,
 )
-from tidemill.schedules.settings import ScheduleOverride, Settings
+from tidemill.schedules.settings import ScheduleChanges, ScheduleSettings
 from tidemill.schedules.ticks import next_tick
 
 
 class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
-    """`settings` hold, `declared` are what code or a call said; `override` is what a person put over them.
-    `arguments` are the task's, as JSON. `next` are the coming ticks, `history` the last ones, newest last.
-    Times are wall times."""
+    """One schedule, for display.
+
+    `settings` are the settings in force. `declared` are those given by code or a call, and `override` holds
+    an operator's changes. `arguments` are the task's arguments as JSON. `next` are the coming ticks.
+    `history` has the last ticks, newest last. Times are wall times."""
 
     name: str
     state: ScheduleState
-    origin: Origin
+    origin: ScheduleOrigin
     task: str
     arguments: msgspec.Raw
-    settings: Settings
-    declared: Settings
-    override: ScheduleOverride | None
+    settings: ScheduleSettings
+    declared: ScheduleSettings
+    override: Override[ScheduleChanges] | None
     pause: Pause | None
     next: tuple[float, ...]
     last_job: str | None
-    history: tuple[Past, ...]
+    history: tuple[TickRecord, ...]
     created: float
 
 
 class SchedulePage(msgspec.Struct, frozen=True):
-    """`cursor` continues where this page ends; None when it is the last."""
+    """A page of schedules. `cursor` is the argument for the next page; None on the last page."""
 
     schedules: tuple[ScheduleView, ...]
     cursor: str | None
 
 
-def view(course: Course, now: float, ticks: int) -> ScheduleView:
-    kept = schedule_of(course)
-    schedule = lapsed(kept, now)
-    state = state_of(schedule, now)
+def make_schedule_view(document: Document, now: float, ticks: int) -> ScheduleView:
+    stored = decode_schedule(document)
+    schedule = drop_expired(stored, now)
+    state = schedule_state(schedule, now)
     return ScheduleView(
         name=schedule.name,
         state=state,
         origin=schedule.origin,
         task=schedule.work.task,
         arguments=schedule.work.payload,
-        settings=in_force(schedule, now),
+        settings=settings_in_force(schedule, now),
         declared=schedule.settings,
         override=schedule.override,
         pause=schedule.pause,
-        next=_coming(schedule, now, ticks) if state in (ScheduleState.ACTIVE, ScheduleState.PAUSED) else (),
+        next=_find_next_ticks(schedule, now, ticks)
+        if state in (ScheduleState.ACTIVE, ScheduleState.PAUSED)
+        else (),
         last_job=schedule.last,
         history=schedule.history,
-        created=course.created,
+        created=document.created,
     )
 
 
-def _coming(schedule: Schedule, now: float, count: int) -> tuple[float, ...]:
-    """Of a paused one, those after its pause."""
+def _find_next_ticks(schedule: Schedule, now: float, count: int) -> tuple[float, ...]:
+    """Returns the next `count` ticks. For a paused schedule these are the ticks after the pause; none if the
+    pause has no end."""
     found: list[float] = []
-    tick: float | None = schedule.passed
+    tick: float | None = schedule.handled_until
     if (pause := schedule.pause) is not None:
         if pause.until is None:
             return ()
-        tick = max(schedule.passed, pause.until)
-    rule = rule_of(in_force(schedule, now), schedule.anchor)
+        tick = max(schedule.handled_until, pause.until)
+    rule = make_rule(settings_in_force(schedule, now), schedule.anchor)
     while len(found) < count and tick is not None and (tick := next_tick(rule, tick)) is not None:
         found.append(tick)
     return tuple(found)

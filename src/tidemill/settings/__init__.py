@@ -1,14 +1,13 @@
-"""What can be set from outside the code, and where each value came from.
+"""Reads settings from arguments, the environment and a TOML file, and remembers the origin of each value.
 
-A value is taken from the strongest place that has one: an argument in code or on the command
-line, the environment, a TOML file, the default. Arguments are strongest because code that says
-something means it; the others fill in what code leaves open. Secrets come by the environment
-only: files are committed and copied, so a URL with credentials is refused there.
+If several sources have a value, the strongest wins. The order is: an argument in code or on the command line,
+the environment, the TOML file, the default. Arguments win because code that sets a value does so on purpose.
+A TOML file must not contain secrets, because files are committed and copied. A URL with credentials is
+refused in a file; set it in the environment.
 
-`catalogue` lists the settings, `environment` and `toml` read one place each, `settings` puts
-them together.
-"""
+`catalogue` lists the settings, `toml` reads the file, `settings` reads the environment and merges all
+sources."""
 
-from tidemill.settings.settings import Effective, Settings
+from tidemill.settings.settings import EffectiveSetting, Settings
 
-__all__ = ["Effective", "Settings"]
+__all__ = ["EffectiveSetting", "Settings"]

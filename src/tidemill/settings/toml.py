@@ -1,4 +1,4 @@
-"""Settings from a TOML file: found, read, and refused where it says what nobody would read."""
+"""Finds and reads the TOML file of the settings; refuses unknown keys."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tidemill.core.validation import close_matches
 from tidemill.errors import ConfigurationError
-from tidemill.hints import close_to
-from tidemill.settings.catalogue import CATALOGUE, SECTIONS, Setting, of_queue
-from tidemill.settings.kinds import quoted
-from tidemill.urls import holds_secrets
+from tidemill.settings.catalogue import CATALOGUE, SECTIONS, Setting, queue_catalogue
+from tidemill.settings.value_types import quote_value
+from tidemill.store_url import holds_secrets
 
-OWN, SHARED = "tidemill.toml", "pyproject.toml"
-APPLICATIONS = "applications"
+OWN_FILE, SHARED_FILE = "tidemill.toml", "pyproject.toml"
+APPLICATIONS_TABLE = "applications"
 
 
-def find(config: str | Path | None, environment: Mapping[str, str]) -> Path | None:
-    """The file named, or the one in the working directory. One that is named must be there."""
+def find_file(config: str | Path | None, environment: Mapping[str, str]) -> Path | None:
+    """Returns the path of the TOML file, None if there is none. `config` or TIDEMILL_CONFIG may name the
+    file; a named file must exist. Otherwise it is tidemill.toml or pyproject.toml in the working
+    directory."""
     if named := config or environment.get("TIDEMILL_CONFIG"):
         path = Path(named)
         if not path.is_file():
@@ -26,39 +28,39 @@ def find(config: str | Path | None, environment: Mapping[str, str]) -> Path | No
         return path
     try:
         return _in_working_directory()
-    except OSError:  # a service may run where it may not look, or where no folder is any more
+    except OSError:  # a service may run in a folder that it may not read, or that no longer exists
         return None
 
 
 def _in_working_directory() -> Path | None:
-    own, shared = Path(OWN), Path(SHARED)
+    own, shared = Path(OWN_FILE), Path(SHARED_FILE)
     if own.is_file():
         return own
-    # Looked for as text first: reading TOML costs a start-up more than all other settings do.
+    # Searches the bytes first: parsing TOML costs a start-up more than all other settings.
     return shared if shared.is_file() and b"tool.tidemill" in shared.read_bytes() else None
 
 
-class File(NamedTuple):
-    """`values` by the names of their settings. What is below `applications` is theirs: what it may say is for
-    each of them to judge."""
+class SettingsFile(NamedTuple):
+    """The content of a TOML file. `values` maps setting names to values. `applications` maps application
+    names to their tables; each application checks its own table."""
 
     values: dict[str, Any]
     applications: dict[str, dict[str, Any]]
 
 
-NOTHING = File({}, {})
+EMPTY_FILE = SettingsFile({}, {})
 
 
-def read(path: Path) -> File:
-    where, table = path.name, _table(path)
-    applications = _as_table(where, APPLICATIONS, table.pop(APPLICATIONS, {}))
-    return File(
-        {setting.name: _value(where, setting, value) for setting, value in _entries(where, table)},
-        {name: _as_table(where, f"{APPLICATIONS}.{name}", its) for name, its in applications.items()},
+def read_file(path: Path) -> SettingsFile:
+    where, table = path.name, _read_table(path)
+    applications = _as_table(where, APPLICATIONS_TABLE, table.pop(APPLICATIONS_TABLE, {}))
+    return SettingsFile(
+        {setting.name: _read_value(where, setting, value) for setting, value in _entries(where, table)},
+        {name: _as_table(where, f"{APPLICATIONS_TABLE}.{name}", its) for name, its in applications.items()},
     )
 
 
-def _table(path: Path) -> dict[str, Any]:
+def _read_table(path: Path) -> dict[str, Any]:
     import tomllib
 
     try:
@@ -69,7 +71,7 @@ def _table(path: Path) -> dict[str, Any]:
         raise ConfigurationError(
             f"{path.name} cannot be read: {error.strerror}; check its permissions"
         ) from None
-    if path.name == SHARED:
+    if path.name == SHARED_FILE:
         tools = _as_table(path.name, "tool", table.get("tool", {}))
         return _as_table(path.name, "tool.tidemill", tools.get("tidemill", {}))
     return table
@@ -78,19 +80,19 @@ def _table(path: Path) -> dict[str, Any]:
 def _entries(where: str, table: dict[str, Any]) -> Iterator[tuple[Setting, Any]]:
     for key, value in table.items():
         if key == "queues":
-            yield from _of_queues(where, value)
+            yield from _queue_entries(where, value)
         elif key in SECTIONS:
             for inner, its in _as_table(where, key, value).items():
-                yield _known(where, f"{key}.{inner}", CATALOGUE), its
+                yield _require_known(where, f"{key}.{inner}", CATALOGUE), its
         else:
-            yield _known(where, key, CATALOGUE), value
+            yield _require_known(where, key, CATALOGUE), value
 
 
-def _of_queues(where: str, queues: Any) -> Iterator[tuple[Setting, Any]]:
+def _queue_entries(where: str, queues: Any) -> Iterator[tuple[Setting, Any]]:
     for queue, table in _as_table(where, "queues", queues).items():
-        settings = {its.name: its for its in of_queue(queue).values()}
+        settings = {its.name: its for its in queue_catalogue(queue).values()}
         for key, value in _as_table(where, f"queues.{queue}", table).items():
-            yield _known(where, f"queues.{queue}.{key}", settings), value
+            yield _require_known(where, f"queues.{queue}.{key}", settings), value
 
 
 def _as_table(where: str, key: str, value: Any) -> dict[str, Any]:
@@ -99,24 +101,25 @@ def _as_table(where: str, key: str, value: Any) -> dict[str, Any]:
     raise ConfigurationError(f"{where}: {key} must be a table; write [{key}] and its keys below")
 
 
-def _known(where: str, name: str, settings: Mapping[str, Setting]) -> Setting:
+def _require_known(where: str, name: str, settings: Mapping[str, Setting]) -> Setting:
     if name in settings:
         return settings[name]
-    raise ConfigurationError(f"{where}: unknown key {name!r}; {_instead(name, settings)}")
+    raise ConfigurationError(f"{where}: unknown key {name!r}; {_suggest_key(name, settings)}")
 
 
-def _instead(name: str, known: Iterable[str]) -> str:
-    """`concurency` stands for `worker.concurrency` as well as `worker.concurency` does."""
-    names = [*known, "queues", APPLICATIONS]
+def _suggest_key(name: str, known: Iterable[str]) -> str:
+    """Returns a hint for an unknown key: the most similar known key, or else all known keys. The section may
+    be missing: `concurency` and `worker.concurency` both give `worker.concurrency`."""
+    names = [*known, "queues", APPLICATIONS_TABLE]
     by_end = {known.rpartition(".")[2]: known for known in names}
-    if near := close_to(name, [*SECTIONS, *names]):
+    if near := close_matches(name, [*SECTIONS, *names]):
         return f"did you mean {near[0]!r}?"
-    if near := close_to(name.rpartition(".")[2], by_end):
+    if near := close_matches(name.rpartition(".")[2], by_end):
         return f"did you mean {by_end[near[0]]!r}?"
     return f"known are {', '.join(names)}"
 
 
-def _value(where: str, setting: Setting, value: Any) -> Any:
+def _read_value(where: str, setting: Setting, value: Any) -> Any:
     if setting.environment_only:
         raise ConfigurationError(
             f"{where}: {setting.name} is a secret, and secrets come by the environment only; remove it from "
@@ -131,5 +134,5 @@ def _value(where: str, setting: Setting, value: Any) -> Any:
         return setting.kind.read(value)
     except ValueError:
         raise ConfigurationError(
-            f"{where}: {setting.name} must be {setting.kind.in_toml}, is {quoted(value)}"
+            f"{where}: {setting.name} must be {setting.kind.in_toml}, is {quote_value(value)}"
         ) from None

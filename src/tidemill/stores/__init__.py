@@ -1,1 +1,2 @@
-"""The stores. `app.py` picks one by its URL's scheme; they never import each other."""
+"""The stores: memory, SQLite, Redis and PostgreSQL, one package each. `tidemill.app.stores` chooses the store
+by the scheme of its URL. No store imports another store."""

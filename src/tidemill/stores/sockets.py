@@ -1,8 +1,8 @@
-"""TCP connections to a server whose name has several addresses, some of which may be dead.
+"""Opens TCP connections to a host name with several addresses, some of which may be dead.
 
-A dead address often does not refuse: it stays silent until the deadline. So the next address is tried
-before the first one has failed (RFC 8305, "Happy Eyeballs"). uvloop has no such option of its own.
-"""
+A dead address often sends no refusal and stays silent until the timeout. So the next address is tried while
+the earlier attempts still wait for an answer (RFC 8305, "Happy Eyeballs"). asyncio has an option for this,
+uvloop has none."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-STAGGER = 0.25
-"""Seconds after which the next address is tried beside those that have not answered."""
+STAGGER_SECONDS = 0.25
+"""The next address is tried after this time, beside the addresses that have not answered."""
 
-IDLE_SECONDS, PROBE_SECONDS, PROBES = 15, 5, 3
-"""TCP keepalive: a connection that the network forgot is closed after half a minute of rest."""
+IDLE_SECONDS, PROBE_SECONDS, MAX_PROBES = 15, 5, 3
+"""TCP keepalive: a connection that the network dropped is closed after half a minute without traffic."""
 
 AddressInfo = tuple[Any, Any, int, str, Any]
-"""What `getaddrinfo` returns."""
+"""One result of `getaddrinfo`."""
 
 
 async def open_socket(host: str, port: int) -> socket.socket:
-    """Connects to the first address that answers. Raises the first address's error when none does."""
+    """Returns a socket that is connected to the first address of `host` that answers. The next address is
+    tried after 0.25 s, or as soon as an attempt fails. If all addresses fail, raises the error that occurred
+    first."""
     loop = asyncio.get_running_loop()
-    addresses = interleaved(await _addresses(host, port))
+    addresses = interleave_families(await _addresses(host, port))
     if len(addresses) == 1:
         return await _connect(addresses[0])
     pending: set[asyncio.Task[socket.socket]] = set()
@@ -34,7 +36,7 @@ async def open_socket(host: str, port: int) -> socket.socket:
             if addresses:
                 pending.add(loop.create_task(_connect(addresses.pop(0))))
             done, pending = await asyncio.wait(
-                pending, timeout=STAGGER if addresses else None, return_when=asyncio.FIRST_COMPLETED
+                pending, timeout=STAGGER_SECONDS if addresses else None, return_when=asyncio.FIRST_COMPLETED
             )
             winners = [task for task in done if task.exception() is None]
             errors += [error for task in done if (error := task.exception()) is not None]
@@ -47,8 +49,9 @@ async def open_socket(host: str, port: int) -> socket.socket:
 
 
 def open_blocking_socket(host: str, port: int, seconds: float) -> socket.socket:
-    """The same for a thread without an event loop: the addresses share the time."""
-    addresses = interleaved(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    """Returns a connected socket, without an event loop. The addresses of `host` are tried one after the
+    other. `seconds` is the limit for all attempts together, and the timeout of the returned socket."""
+    addresses = interleave_families(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
     errors: list[OSError] = []
     for address in addresses:
         try:
@@ -61,8 +64,9 @@ def open_blocking_socket(host: str, port: int, seconds: float) -> socket.socket:
     raise errors[0]
 
 
-def interleaved(addresses: Sequence[AddressInfo]) -> list[AddressInfo]:
-    """Families take turns, beginning with the resolver's first choice: one family may be dead as a whole."""
+def interleave_families(addresses: Sequence[AddressInfo]) -> list[AddressInfo]:
+    """Returns the addresses with IPv6 and IPv4 alternating, because one of the two may be unreachable. The
+    first address stays first."""
     first = [address for address in addresses if address[0] == addresses[0][0]]
     other = [address for address in addresses if address[0] != addresses[0][0]]
     turns = [address for pair in zip(first, other, strict=False) for address in pair]
@@ -70,10 +74,10 @@ def interleaved(addresses: Sequence[AddressInfo]) -> list[AddressInfo]:
 
 
 def keep_alive(opened: socket.socket) -> None:
-    """Sets TCP keepalive and sends small requests at once."""
+    """Turns on TCP keepalive, and turns off the delay that collects small packets (TCP_NODELAY)."""
     opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("KEEPIDLE", IDLE_SECONDS), ("KEEPINTVL", PROBE_SECONDS), ("KEEPCNT", PROBES)):
+    for option, value in (("KEEPIDLE", IDLE_SECONDS), ("KEEPINTVL", PROBE_SECONDS), ("KEEPCNT", MAX_PROBES)):
         if (
             number := getattr(socket, f"TCP_{option}", None)
         ) is not None:  # macOS names one of them otherwise
@@ -81,7 +85,8 @@ def keep_alive(opened: socket.socket) -> None:
 
 
 async def _addresses(host: str, port: int) -> Sequence[AddressInfo]:
-    """A name is looked up in a thread; an address needs neither."""
+    """Returns the addresses of a host. A host name is resolved in a thread. A numeric address needs no lookup
+    and no thread."""
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:

@@ -1,4 +1,5 @@
-"""SQL lives in files: one per verb, each statement under a `-- name:` line."""
+"""Loads SQL statements from the `.sql` files of a store. There is one file per verb (`insert.sql`,
+`claim.sql`). In a file each statement follows a line `-- name: <name>`."""
 
 from __future__ import annotations
 
@@ -10,8 +11,9 @@ from importlib.resources import files
 _NAME = re.compile(r"^-- name: (\w+)[^\n]*\n", re.MULTILINE)
 
 
-class Statements:
-    """The statements of one file as attributes."""
+class SqlStatements:
+    """The SQL statements of one file. Each statement is an attribute with its name, such as `SQL.insert`.
+    Iterating yields (name, statement) pairs."""
 
     def __init__(self, text: str) -> None:
         parts = _NAME.split(text)
@@ -28,15 +30,22 @@ class Statements:
 
 
 @cache
-def load(package: str, verb: str) -> Statements:
-    """Of the package's folder `sql`."""
-    return Statements((files(package) / "sql" / f"{verb}.sql").read_text())
+def load_statements(package: str, verb: str) -> SqlStatements:
+    """Returns the statements of the file `sql/<verb>.sql` in `package`."""
+    return SqlStatements((files(package) / "sql" / f"{verb}.sql").read_text())
 
 
 @cache
-def migrations(package: str) -> list[tuple[int, str]]:
-    """(version, script) of every step of the schema, oldest first: `sql/schema/0001.sql`, or with a
-    word for what it is about, `sql/schema/0002-jobs.sql`."""
+def load_migrations(package: str) -> list[tuple[int, str]]:
+    """Returns (version, script) for every version of the schema, oldest first.
+
+    A file is named by its version and its content: `sql/schema/0001-schema.sql`. The files of one version are
+    joined in the order of their names.
+    """
     folder = files(package) / "sql" / "schema"
-    scripts = (entry for entry in folder.iterdir() if entry.name.endswith(".sql"))
-    return sorted((int(re.split(r"\D", entry.name)[0]), entry.read_text()) for entry in scripts)
+    scripts: dict[int, str] = {}
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.name.endswith(".sql"):
+            version = int(re.split(r"\D", entry.name)[0])
+            scripts[version] = f"{scripts.get(version, '')}{entry.read_text()}\n"
+    return sorted(scripts.items())

@@ -1,1 +1,1 @@
-"""What a registered function is to the rest: a definition, a payload codec and a context."""
+"""Registered tasks: definition, payload codec, context of a handler, pools and usage."""

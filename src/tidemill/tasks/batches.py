@@ -1,4 +1,4 @@
-"""A batch task: jobs carry one item each, its handler gets a list of them in one call."""
+"""Batch tasks: each job carries one item, and the handler gets a list of items in one call."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from tidemill.core.batching import Batching
-from tidemill.core.needs import Need
-from tidemill.core.numbers import is_number, is_whole
-from tidemill.core.units import IMPLIED, Units
+from tidemill.core.batching import BatchPolicy
+from tidemill.core.needs import IMPLIED, Need, Units
+from tidemill.core.validation import is_integer, is_number
 from tidemill.errors import ConfigurationError, InvalidJob
-from tidemill.tasks.costs import counted, problem_with_units, units_for
-from tidemill.tasks.definition import Codecs, Handler, TaskDefinition, define
-from tidemill.tasks.payload import PayloadCodec, ResultCodec, resolved_hints
-from tidemill.tasks.pools import PoolUse, read_uses
-from tidemill.times import read_seconds
+from tidemill.tasks.costs import counted_units, problem_with_units, units_for
+from tidemill.tasks.definition import Codecs, Handler, TaskDefinition, make_task_definition
+from tidemill.tasks.payload import PayloadCodec, ResultCodec, resolve_hints
+from tidemill.tasks.pools import PoolUse, read_pool_uses
+from tidemill.times import parse_seconds
 
 OnError = Literal["bisect", "singles", "fail"]
-ITEM = "item"
-"""The one member of a payload: what a handler calls its list would be a strange name for one of it."""
+ITEM_FIELD = "item"
+"""The only member of a payload; the handler's parameter names the list and not one item."""
 
 
-class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """An item that failed on its own, in the place of its result: `Failed("not in any language we know")`.
-    It is retried by the task's policy, alone of its call; with `retry=False` it fails for good."""
+class FailedItem(msgspec.Struct, frozen=True, tag="failed"):
+    """The result of an item that failed although its call succeeded: `FailedItem("not in any language we
+    know")`.
+
+    The task's retry policy applies to the job of this item alone. `retry=False`: the job fails for good."""
 
     reason: str
     retry: bool = True
@@ -37,24 +38,30 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 
 @dataclass(frozen=True, slots=True)
 class BatchRule:
-    """`together` is the store's business, when jobs become a call; `on_error` the worker's, what becomes of
-    a call that failed as a whole."""
+    """The batch options of a task.
 
-    together: Batching
+    `together` has the rules by which the store puts jobs into one call. `on_error` says what the worker does
+    when a whole call has failed."""
+
+    together: BatchPolicy
     on_error: OnError = "bisect"
 
     def check(self, needs: Sequence[Need], uses: Sequence[PoolUse]) -> None:
-        """An item no call could take, and units nobody would count, are refused with the job."""
+        """Raises InvalidJob if one item is larger than `max_units` allows for a call. `needs` is the cost of
+        the item per pool, `uses` are the pools of the task.
+
+        Also raises it if a unit of the item is neither in a limit of a pool nor in `max_units`, or if a unit
+        of `max_units` is not in the cost of the item."""
         most = self.together.max_units
-        said = {unit for need in needs for unit in need.units}
+        item_units = {unit for need in needs for unit in need.units}
         for unit in most:
-            if unit not in said and unit not in IMPLIED:
-                named = ", ".join(sorted(said)) or "none"
+            if unit not in item_units and unit not in IMPLIED:
+                named = ", ".join(sorted(item_units)) or "none"
                 raise InvalidJob(f"max_units: {unit}: item_cost says nothing of it, it names {named}")
         for need in needs:
             for unit, amount in need.units.items():
-                if unit not in most and unit not in counted(uses):
-                    raise InvalidJob(f"item_cost: nobody counts {unit}, neither the pools nor max_units")
+                if unit not in most and unit not in counted_units(uses):
+                    raise InvalidJob(f"item_cost: no pool counts {unit}, neither the pools nor max_units")
                 if amount > most.get(unit, amount):
                     raise InvalidJob(
                         f"item_cost: {amount:g} {unit} is more than max_units allows a call "
@@ -62,7 +69,7 @@ class BatchRule:
                     )
 
 
-def define_batch(
+def make_batch_definition(
     handler: Handler,
     *,
     name: str | None = None,
@@ -75,88 +82,95 @@ def define_batch(
     item_cost: Any = None,
     **options: Any,
 ) -> TaskDefinition:
-    """As `define`; `cost` is what a call costs whoever is in it, `item_cost` what each job adds."""
+    """Returns the definition of a batch task. `cost` is the fixed cost of a call; each job adds
+    `item_cost`."""
     try:
-        uses = tuple(PoolUse(use.pool, _of_item("pool: by", use.key)) for use in read_uses(pool))
+        uses = tuple(PoolUse(use.pool, _adapt_to_item("pool: by", use.key)) for use in read_pool_uses(pool))
         for option in ("key", "unique"):
             if callable(options.get(option)):
-                options[option] = _of_item(option, options[option])
-        together = Batching(
-            max_items=_whole("max_items", max_items),
-            linger=read_seconds("linger", linger, InvalidJob),
-            max_units=_amounts("max_units", max_units),
-            call=_of_call(cost, uses),
+                options[option] = _adapt_to_item(option, options[option])
+        together = BatchPolicy(
+            max_items=_read_whole_number("max_items", max_items),
+            linger=parse_seconds("linger", linger, InvalidJob),
+            max_units=_read_amounts("max_units", max_units),
+            call=_read_call_cost(cost, uses),
         )
-        if problem := together.problem() or _problem(on_error, together, uses, item_cost):
-            raise InvalidJob(problem)  # noqa: TRY301 - named with the others
-        added = _of_item("item_cost", item_cost) if callable(item_cost) else item_cost
+        if problem := together.problem() or _find_problem(on_error, together, uses, item_cost):
+            raise InvalidJob(problem)  # noqa: TRY301 - the task's name is added below
+        added = _adapt_to_item("item_cost", item_cost) if callable(item_cost) else item_cost
     except (InvalidJob, ConfigurationError) as error:
         raise ConfigurationError(f"task {name or handler.__qualname__!r}: {error}") from None
     rule = BatchRule(together, on_error)
-    return define(handler, name=name, pool=uses, codecs=_codecs, batch=rule, cost=added, **options)
+    return make_task_definition(
+        handler, name=name, pool=uses, codecs=_item_codecs, batch=rule, cost=added, **options
+    )
 
 
-def _codecs(handler: Handler, takes_context: bool) -> Codecs:
-    """Those of one item, read from the annotations of the list."""
+def _item_codecs(handler: Handler, takes_context: bool) -> Codecs:
+    """Returns the payload and result codecs for one item. The types come from the annotations of the
+    handler's list and return value."""
     parameters = list(inspect.signature(handler).parameters.values())[int(takes_context) :]
     if len(parameters) != 1:
         raise ConfigurationError(
             f"a batch handler takes one list of items, such as `texts: list[Text]`, has {len(parameters)} "
             "parameters"
         )
-    hints = resolved_hints(handler)
+    hints = resolve_hints(handler)
     [parameter] = parameters
-    item = _element(f"parameter {parameter.name}", hints.get(parameter.name))
-    result = _without_failed(_element("return", hints.get("return")))
+    item = _list_element(f"parameter {parameter.name}", hints.get(parameter.name))
+    result = _drop_failed_item(_list_element("return", hints.get("return")))
 
-    def one(item: Any) -> Any:
+    def stub(item: Any) -> Any:
         return item
 
-    one.__annotations__ = {ITEM: item, "return": result}
-    said = inspect.Parameter(ITEM, parameter.POSITIONAL_OR_KEYWORD, annotation=_inner(parameter, item))
-    one.__signature__ = inspect.Signature([said])  # type: ignore[attr-defined]
-    return PayloadCodec.of(one, skip_first=False), ResultCodec.of(one)
+    stub.__annotations__ = {ITEM_FIELD: item, "return": result}
+    item_parameter = inspect.Parameter(
+        ITEM_FIELD, parameter.POSITIONAL_OR_KEYWORD, annotation=_inner_annotation(parameter, item)
+    )
+    stub.__signature__ = inspect.Signature([item_parameter])  # type: ignore[attr-defined]
+    return PayloadCodec.of(stub, skip_first=False), ResultCodec.of(stub)
 
 
-def _element(where: str, hint: Any) -> Any:
+def _list_element(where: str, hint: Any) -> Any:
     if typing.get_origin(hint) is not list or len(get_args(hint)) != 1:
-        wanted = "a list with the type of its items, such as list[Text]"
+        expected = "a list with the type of its items, such as list[Text]"
         if where == "return":
-            wanted = "a list with a result for each item, such as list[Vector | Failed]"
-        raise ConfigurationError(f"{where}: must be annotated as {wanted}, is {_written(hint)}")
+            expected = "a list with a result for each item, such as list[Vector | FailedItem]"
+        raise ConfigurationError(f"{where}: must be annotated as {expected}, is {_format_hint(hint)}")
     return get_args(hint)[0]
 
 
-def _inner(parameter: inspect.Parameter, item: Any) -> Any:
-    """As the code has it, where annotations are texts."""
-    said = parameter.annotation
-    is_plain = isinstance(said, str) and said.startswith("list[") and said.endswith("]")
-    return said.removeprefix("list[").removesuffix("]") if is_plain else item
+def _inner_annotation(parameter: inspect.Parameter, item: Any) -> Any:
+    """Returns the annotation of one item of a list parameter. If the annotation of the parameter is a string
+    such as `list[Text]`, returns the text in the brackets. Otherwise returns `item`, the type of an item."""
+    annotation = parameter.annotation
+    is_plain = isinstance(annotation, str) and annotation.startswith("list[") and annotation.endswith("]")
+    return annotation.removeprefix("list[").removesuffix("]") if is_plain else item
 
 
-def _written(hint: Any) -> str:
+def _format_hint(hint: Any) -> str:
     return "not annotated" if hint is None else getattr(hint, "__name__", None) or str(hint)
 
 
-def _without_failed(hint: Any) -> Any:
-    """What a job's result is read as: a failed one has none."""
-    if hint is Failed:
+def _drop_failed_item(hint: Any) -> Any:
+    """Removes FailedItem from the result type: a failed item has no result."""
+    if hint is FailedItem:
         return type(None)
     if typing.get_origin(hint) not in {typing.Union, types.UnionType}:
         return hint
-    kept = tuple(one for one in get_args(hint) if one is not Failed)
-    return typing.Union[kept] if kept else type(None)  # noqa: UP007 - made of a tuple
+    members = tuple(member for member in get_args(hint) if member is not FailedItem)
+    return typing.Union[members] if members else type(None)  # noqa: UP007 - built from a tuple
 
 
-def _of_item(option: str, function: Callable[..., Any] | None) -> Callable[..., Any] | None:
-    """It is called with one item, whatever its parameter is called."""
+def _adapt_to_item(option: str, function: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    """Returns a function that passes one item to `function`, by position. None if `function` is None."""
     if function is None:
         return None
     try:
         inspect.signature(function).bind(None)
     except TypeError:
         raise InvalidJob(f"{option}: the function of a batch task takes one item, and nothing else") from None
-    except ValueError:  # a builtin may have no signature to look at
+    except ValueError:  # a builtin may have no signature
         pass
 
     def of_item(item: Any) -> Any:
@@ -165,7 +179,7 @@ def _of_item(option: str, function: Callable[..., Any] | None) -> Callable[..., 
     return of_item
 
 
-def _of_call(cost: Any, uses: tuple[PoolUse, ...]) -> dict[str, Units]:
+def _read_call_cost(cost: Any, uses: tuple[PoolUse, ...]) -> dict[str, Units]:
     if cost is None:
         return {}
     if not uses:
@@ -182,7 +196,9 @@ def _of_call(cost: Any, uses: tuple[PoolUse, ...]) -> dict[str, Units]:
     return {pool: units for pool, units in costs.items() if units}
 
 
-def _problem(on_error: Any, together: Batching, uses: tuple[PoolUse, ...], item_cost: Any) -> str | None:
+def _find_problem(
+    on_error: Any, together: BatchPolicy, uses: tuple[PoolUse, ...], item_cost: Any
+) -> str | None:
     if on_error not in get_args(OnError):
         return f"on_error: must be bisect, singles or fail, is {on_error!r}"
     if item_cost is not None and not uses:
@@ -203,13 +219,13 @@ def _problem(on_error: Any, together: Batching, uses: tuple[PoolUse, ...], item_
     return None
 
 
-def _whole(field: str, value: Any) -> int:
-    if not is_whole(value, 1):
+def _read_whole_number(field: str, value: Any) -> int:
+    if not is_integer(value, 1):
         raise InvalidJob(f"{field}: must be a whole number, 1 or more, is {value!r}")
     return int(value)
 
 
-def _amounts(field: str, value: Any) -> Units:
+def _read_amounts(field: str, value: Any) -> Units:
     if value is None:
         return {}
     if not isinstance(value, Mapping):

@@ -1,23 +1,95 @@
-"""What a handler sees of its own attempt."""
+"""The `Context` of a handler: progress, log, usage, steps and transactions. When a handler waits for another
+job or flow, this module registers the wait with the worker."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, TypeVarTuple, overload
 
-from tidemill.core.claims import Claimed
-from tidemill.core.traces import trace_id
-from tidemill.core.units import Units
+from tidemill.core.claims import ClaimedJob
+from tidemill.core.jobs import trace_id
+from tidemill.core.needs import Units
+from tidemill.core.result_waits import WaitTarget
+from tidemill.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from tidemill.contract.store import Store
     from tidemill.core.checkpoints import OnUnknown
-    from tidemill.core.flow_jobs import InFlow
-    from tidemill.tasks.metering import Meter
+    from tidemill.core.jobs import FlowPosition
     from tidemill.tasks.pools import Pool
-    from tidemill.tasks.steps import Steps
-    from tidemill.tasks.transactions import Transaction
+    from tidemill.tasks.steps import StepRunner
+    from tidemill.tasks.usage import UsageMeter
+
+
+class JobTransaction:
+    """The object in `async with ctx.transaction() as tx:`.
+
+    `tx.connection` is an asyncpg connection with an open transaction. At the end of the block the rows and
+    the success of the job commit together, or nothing commits."""
+
+    __slots__ = ("connection", "result")
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self.result: Any = None
+
+    def done(self, result: Any) -> None:
+        """Sets the job's result. It is stored instead of the handler's return value, which is ignored."""
+        self.result = result
+
+
+def not_in_transaction_error(verb: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{verb} inside ctx.transaction(): a transaction must not stay open across a call that takes its "
+        "time; make the call before the block"
+    )
+
+
+def no_database_error() -> ConfigurationError:
+    return ConfigurationError(
+        "ctx.transaction(): this store is not in a database that a handler could write to with it; use a "
+        "postgresql:// store, or write your rows and let the handler return"
+    )
+
+
+class OpenWait(Protocol):
+    """One wait of an attempt for another job or flow."""
+
+    async def check(self, store: Store) -> None:
+        """Raises WaitRefused if the wait can never end. The waiting code calls it before each sleep."""
+        ...
+
+    def end(self) -> None: ...
+
+
+class AttemptWaits(Protocol):
+    async def begin(self, target: WaitTarget) -> OpenWait | None:
+        """Starts a wait of the current attempt and returns it. None if the attempt has ended or must stop.
+        Raises WaitRefused if the attempt must not wait."""
+        ...
+
+
+ATTEMPT_WAITS: ContextVar[AttemptWaits | None] = ContextVar("tidemill_waits", default=None)
+
+
+@asynccontextmanager
+async def open_wait(target: WaitTarget, patience: float | None) -> AsyncIterator[OpenWait | None]:
+    """Registers that the current attempt waits for `target`, until the block ends. Yields the registered
+    wait, or None outside of an attempt.
+
+    `patience` is the timeout of the wait in seconds. With 0 nothing is registered, because the caller does
+    not wait; it then yields None."""
+    waits = ATTEMPT_WAITS.get()
+    wait = None if waits is None or patience == 0 else await waits.begin(target)
+    try:
+        yield wait
+    finally:
+        if wait is not None:
+            wait.end()
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,24 +97,28 @@ A = TypeVarTuple("A")
 
 
 class Reporter(Protocol):
-    """Where news of an attempt goes: the worker's heartbeat, or the pipe to it."""
+    """Receives the reports of an attempt, such as progress and log lines. In the worker's process this is the
+    heartbeat of the job. In a child process it is the pipe to the worker."""
 
     def progress(self, fraction: float, note: str | None) -> None: ...
     def log(self, line: str) -> None: ...
     def cancelled(self) -> bool: ...
-    def meter(self) -> Meter: ...
-    def steps(self) -> Steps: ...
-    def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
+    def meter(self) -> UsageMeter: ...
+    def steps(self) -> StepRunner: ...
+    def transaction(self) -> AbstractAsyncContextManager[JobTransaction]: ...
 
 
 class Context:
-    """`attempt` counts from 1. `state` is what the application's lifespan opened. `batch` are the ids of the
-    jobs a batch handler was called for, in the order of its items; `job_id` is the first of them. A plain
-    handler has none. `flow` says which flow and which step of it the job is, None for a job of no flow; of a
-    batch, that of the first."""
+    """The running job, as its handler sees it.
+
+    - `attempt`: the number of the attempt, from 1.
+    - `state`: the value that the application's lifespan yielded.
+    - `batch`: the ids of all jobs of a batch, in the order of the items. Empty if the task is no batch task.
+    - `job_id`: the id of the job; in a batch, the id of the first job.
+    - `flow`: the position of the job in its flow, None without a flow; in a batch, that of the first job."""
 
     __slots__ = (
-        "_inside",
+        "_in_transaction",
         "_reporter",
         "attempt",
         "batch",
@@ -67,10 +143,10 @@ class Context:
         trace: str | None = None,
         state: Any = None,
         batch: tuple[str, ...] = (),
-        flow: InFlow | None = None,
+        flow: FlowPosition | None = None,
     ) -> None:
         self._reporter = reporter
-        self._inside = False
+        self._in_transaction = False
         self.job_id = job_id
         self.task = task
         self.queue = queue
@@ -82,8 +158,10 @@ class Context:
         self.flow = flow
 
     @classmethod
-    def of(cls, job: Claimed, reporter: Reporter, state: Any = None, *, batch: tuple[str, ...] = ()) -> Self:
-        """What a handler sees of the job in its worker's hands."""
+    def of(
+        cls, job: ClaimedJob, reporter: Reporter, state: Any = None, *, batch: tuple[str, ...] = ()
+    ) -> Self:
+        """Returns the context of a claimed job."""
         return cls(
             reporter,
             job_id=job.id,
@@ -99,15 +177,18 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """True when the attempt was told to stop: its job was cancelled, its lease lost, its timeout is
-        over, or the worker's grace time. Stop soon: what a thread still returns is not recorded. The
-        process of an isolated handler is killed 2 seconds later."""
+        """True if the attempt must stop. Reasons: the job was cancelled, its lease was lost, its timeout is
+        over, or the worker's grace time is over.
+
+        The handler should return soon. The result of a handler in a thread is no longer recorded. The process
+        of an isolated handler is killed 2 seconds later."""
         return self._reporter.cancelled()
 
     async def progress(self, fraction: float, note: str | None = None) -> None:
-        """Show how far the attempt is, from 0 to 1, and what it is doing. It returns at once: news goes
-        to the store with a heartbeat, twice a second at most, of which only the latest is kept. A sync
-        handler calls `progress_sync`."""
+        """Reports the progress of the attempt, from 0 to 1, with an optional note.
+
+        It returns at once. The latest report goes to the store with a heartbeat, at most twice a second.
+        A sync handler calls `progress_sync`."""
         self.progress_sync(fraction, note)
 
     def progress_sync(self, fraction: float, note: str | None = None) -> None:
@@ -117,7 +198,7 @@ class Context:
         self._reporter.progress(fraction, note)
 
     def log(self, message: str) -> None:
-        """Keep a line with the job: the last 200 of each attempt are shown with it."""
+        """Adds a line to the job's log; the last 200 of each attempt are kept."""
         self._reporter.log(message)
 
     def used(
@@ -129,26 +210,36 @@ class Context:
         key: str | None = None,
         **units: float,
     ) -> None:
-        """Say what a call really used: `ctx.used(response)` reads it, and what the provider says about its
-        limits, from the response or exception of any client; `ctx.used(tokens=700)` says it by hand.
-        Amounts of several calls are added up. `ctx.used(pool, …)` when it is not the task's first pool
-        nor that of the `ctx.spend` around. It waits for nothing and works in threads too. A unit the pool
-        does not count, a value that is no response, and a task without a pool are logged as a warning
-        (`FeedbackProblem`) and not raised: the call is paid for, and a failed attempt would make it again."""
-        self._reporter.meter().used(pool, response, key, _amounts(units))
+        """Reports the usage of a provider call.
+
+        `ctx.used(response)` reads the usage and the provider's limits from the response or exception of any
+        client. `ctx.used(tokens=700)` gives the usage by hand. The amounts of several calls are added.
+
+        Without `pool`, the report is for the pool of the surrounding `ctx.spend`, or else for the task's
+        first pool. `ctx.used(pool, …)` names another pool. `key` is the key of a keyed pool.
+
+        It never waits, and you may call it from threads. These mistakes are logged as a warning
+        (`FeedbackProblem`): a unit that the pool does not count, a value that is no response, and a task
+        without a pool. They do not raise an error, because a failed attempt would repeat and pay for the call
+        again."""
+        self._reporter.meter().used(pool, response, key, _check_amounts(units))
 
     def spend(
         self, pool: Pool, /, *, key: str | None = None, **units: float
     ) -> AbstractAsyncContextManager[None]:
-        """Units for another metered call inside the handler: `async with ctx.spend(voyage, tokens=4_000):`.
-        A wait of a few seconds is waited here. For a longer one the attempt ends, uncharged, and the job
-        comes back when the units are there, which are kept for it: what was done before is done again, except
-        steps. The units stay taken until the attempt ends, and count as `ctx.used` says."""
-        self._refuse_inside("ctx.spend")
-        return self._reporter.meter().spend(pool, key, _amounts(units))
+        """Reserves units of a pool for another provider call in the handler: `async with ctx.spend(voyage,
+        tokens=4_000):`.
 
-    # Typed without `paid`, keywords of the function pass through; with it only positions do, because no
-    # type can say "these keywords and mine": `functools.partial` carries them then.
+        It waits at most 5 seconds. If the units are available only later, the attempt ends and does not
+        count. The job runs again when the units are available; the store reserves them for the job. The
+        handler then starts from the beginning, but stored steps are not repeated.
+
+        The units stay reserved until the attempt ends. `ctx.used` reports the real usage."""
+        self._refuse_inside("ctx.spend")
+        return self._reporter.meter().spend(pool, key, _check_amounts(units))
+
+    # Without `paid`, keywords of the function are typed. With it only positional arguments are, because no
+    # type can express "these keywords and mine"; `functools.partial` carries keywords then.
     @overload
     async def step(
         self,
@@ -176,15 +267,19 @@ class Context:
     async def step(  # type: ignore[misc]  # mypy misses that *args takes any *A
         self, name: str, call: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Any:
-        """Call a function once for this job: `meta = await ctx.step("meta", ask_model, songs, paid=True)`.
-        Its result is stored, and a later attempt that comes by with the same name and arguments gets it
-        without a call, typed as the function says it returns. Arguments and result are JSON data. A plain
-        function runs in a thread.
+        """Calls a function once for this job and stores its result: `meta = await ctx.step("meta", ask_model,
+        songs, paid=True)`.
 
-        `paid=True` is for a call that costs money: it is marked before it is made, its result is kept
-        even when the job has another owner by then, and when a worker died in between nobody knows
-        whether it was paid for. Then `on_unknown="retry"` calls again, and `on_unknown="park"` fails the
-        job for a person to look at. Give a paid function's keywords by `functools.partial`."""
+        A later attempt that calls the step with the same name and arguments gets the stored result, as the
+        function's return type. Arguments and result must be JSON data. A function that is not async runs in a
+        thread.
+
+        `paid=True` is for a call that costs money. The store records the call before it is made. The result
+        is stored even if another worker has taken over the job during the call.
+
+        If a worker dies during a paid call, it is unknown whether the call was paid for. `on_unknown="retry"`
+        then calls the function again; `on_unknown="park"` fails the job, so that a person can check. With
+        `paid`, type checkers accept keyword arguments of the function only inside a `functools.partial`."""
         self._refuse_inside("ctx.step")
         return await self._reporter.steps().run(name, call, args, kwargs)
 
@@ -204,30 +299,33 @@ class Context:
         return self._reporter.steps().run_sync(name, call, args, kwargs)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Transaction]:
-        """On a postgresql:// store: write rows and end the job in one transaction.
-        `async with ctx.transaction() as tx: await tx.connection.execute(…); tx.done(result)`.
+    async def transaction(self) -> AsyncIterator[JobTransaction]:
+        """Writes rows and ends the job in one transaction, on a postgresql:// store.
 
-        It begins by looking whether the job is still this attempt's, and stops the attempt if not. When the
-        block ends, the job is done, and that commits with the rows or not at all; then return. When it
-        raises, nothing is kept. Call providers before the block: `ctx.step` and `ctx.spend` are refused in
-        it, and the server ends a transaction that is left alone for ten seconds."""
+          async with ctx.transaction() as tx:
+              await tx.connection.execute(…)
+              tx.done(result)
+
+        At the start it checks that this attempt still holds the job; if not, the attempt stops. At the end of
+        the block the rows and the success of the job commit together, or nothing commits. Return from the
+        handler after the block. If the block raises, nothing is stored.
+
+        Call providers before the block. Inside it, `ctx.step` and `ctx.spend` raise an error, and the server
+        ends a transaction that is idle for ten seconds."""
         self._refuse_inside("ctx.transaction")
-        async with self._reporter.transaction() as given:
-            self._inside = True
+        async with self._reporter.transaction() as transaction:
+            self._in_transaction = True
             try:
-                yield given
+                yield transaction
             finally:
-                self._inside = False
+                self._in_transaction = False
 
     def _refuse_inside(self, verb: str) -> None:
-        if self._inside:
-            from tidemill.tasks.transactions import refused_inside
-
-            raise refused_inside(verb)
+        if self._in_transaction:
+            raise not_in_transaction_error(verb)
 
 
-def _amounts(units: Units) -> Units:
+def _check_amounts(units: Units) -> Units:
     for unit, amount in units.items():
         if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount < math.inf:
             raise ValueError(f"{unit}: must be a number, 0 or more, is {amount!r}")

@@ -1,13 +1,12 @@
-"""What one job needs of its task's pools, computed from its arguments."""
+"""Computes the units that a job needs from its task's pools."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidemill.core.names import problem_with_name
-from tidemill.core.needs import SEPARATOR, Need
-from tidemill.core.units import IMPLIED, Units
+from tidemill.core.needs import IMPLIED, LANE_SEPARATOR, Need, Units
+from tidemill.core.validation import problem_with_name
 from tidemill.errors import InvalidJob
 from tidemill.tasks.pools import Pool, PoolUse
 
@@ -15,14 +14,17 @@ if TYPE_CHECKING:
     from tidemill.tasks.definition import TaskDefinition
 
 
-def needs_of(
+def compute_needs(
     task: TaskDefinition, arguments: Mapping[str, Any], cost: Mapping[Any, Any] | None = None
 ) -> tuple[Need, ...]:
-    """`cost` goes before the task's own. Refused, naming pool and unit, is what a pool could never let
-    through: it would wait for ever."""
+    """Returns the units that a job needs from each pool of its task. `cost` replaces the cost of the task;
+    None keeps it.
+
+    Raises InvalidJob if a pool could never grant the units, because the job would wait forever. The message
+    names the pool and the unit."""
     if cost is None:
         field = "cost" if task.batch is None else "item_cost"
-        cost = _computed(field, task, task.cost, arguments) if callable(task.cost) else task.cost
+        cost = _call_user_function(field, task, task.cost, arguments) if callable(task.cost) else task.cost
     needs = []
     for use in task.pools:
         units = units_for(use.pool, cost, task.pools)
@@ -30,37 +32,39 @@ def needs_of(
             raise InvalidJob(f"cost: {problem}")
         if problem := problem_with_call(task, use.pool, units):
             raise InvalidJob(f"pool {use.pool.name!r}: {problem}")
-        needs.append(Need(use.pool.name, _key(task, use, arguments), units))
+        needs.append(Need(use.pool.name, _compute_key(task, use, arguments), units))
     if task.batch is not None:
         task.batch.check(needs, task.pools)
     return tuple(needs)
 
 
 def problem_with_call(task: TaskDefinition, pool: Pool, units: Units) -> str | None:
-    """Why a call for one job alone could never be made."""
+    """Returns why the pool could never grant a call that consists of one job; None if it could. `units` is
+    the cost of the job. For a batch task, the fixed cost of a call is added."""
     if task.batch is not None:
         call = task.batch.together.call.get(pool.name, {})
         units = {**call, **{unit: amount + call.get(unit, 0.0) for unit, amount in units.items()}}
     return pool.settings.problem_with(units)
 
 
-def counted(uses: Sequence[PoolUse]) -> frozenset[str]:
-    """The units that a limit of these pools counts."""
+def counted_units(uses: Sequence[PoolUse]) -> frozenset[str]:
+    """Returns the units that at least one limit of these pools counts."""
     return frozenset(limit.unit for use in uses for limit in use.pool.settings.limits)
 
 
 def problem_with_units(units: Iterable[str], uses: Sequence[PoolUse]) -> str | None:
-    """A unit nobody counts is a mistyped one."""
-    known = counted(uses)
+    """Returns a message about the first unit that no pool counts, because it is probably mistyped. None if
+    all are counted."""
+    known = counted_units(uses)
     for unit in units:
         if unit not in known and unit not in IMPLIED:
             pools = "pool counts" if len(uses) == 1 else "pools count"
-            return f"nobody counts {unit!r}; the {pools} {', '.join(sorted(known))}"
+            return f"no pool counts {unit!r}; the {pools} {', '.join(sorted(known))}"
     return None
 
 
 def units_for(pool: Pool, cost: Any, uses: tuple[PoolUse, ...] = ()) -> Units:
-    """Of a cost for all pools or for each: what concerns this one."""
+    """Returns the units of `cost` for `pool`. A cost maps units to amounts, or pools to such mappings."""
     if cost is None:
         return {}
     if not isinstance(cost, Mapping):
@@ -93,11 +97,11 @@ def _amount(unit: Any, amount: Any) -> float:
     return float(amount)
 
 
-def _key(task: TaskDefinition, use: PoolUse, arguments: Mapping[str, Any]) -> str | None:
+def _compute_key(task: TaskDefinition, use: PoolUse, arguments: Mapping[str, Any]) -> str | None:
     if use.key is None:
         return None
     field = f"pool {use.pool.name!r}: by"
-    key = _computed(field, task, use.key, arguments)
+    key = _call_user_function(field, task, use.key, arguments)
     if not isinstance(key, str):
         raise InvalidJob(
             f"{field}: the function given to task {task.name!r} must return str, "
@@ -105,15 +109,16 @@ def _key(task: TaskDefinition, use: PoolUse, arguments: Mapping[str, Any]) -> st
         )
     if problem := problem_with_name(field, key):
         raise InvalidJob(problem)
-    if SEPARATOR in key:
+    if LANE_SEPARATOR in key:
         raise InvalidJob(f"{field}: must not hold the character U+001F")
     return key
 
 
-def _computed(
+def _call_user_function(
     field: str, task: TaskDefinition, function: Callable[..., Any], arguments: Mapping[str, Any]
 ) -> Any:
-    """The user's own code runs here: whatever it raises must name where it came from."""
+    """Calls a function of the user with the task's arguments and returns its value. Raises InvalidJob with
+    the option (`field`) and the task if the function raises."""
     try:
         return function(**arguments)
     except Exception as error:

@@ -1,29 +1,34 @@
-"""A registered function with everything the client and the worker need to know of it."""
+"""The definition of a registered task: its handler and options. This module also applies middleware and
+decodes JSON arguments."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidemill.core.job import DEFAULT_PRIORITY
-from tidemill.core.names import MAX_NAME
+import msgspec
+
+from tidemill.core.jobs import DEFAULT_PRIORITY
 from tidemill.core.retry import Retry
-from tidemill.core.uniqueness import Unique
-from tidemill.errors import ConfigurationError, InvalidJob
+from tidemill.core.unique_keys import Unique
+from tidemill.core.validation import MAX_NAME_CHARS
+from tidemill.errors import ConfigurationError, InvalidJob, InvalidPayload
 from tidemill.tasks.context import Context
-from tidemill.tasks.payload import PayloadCodec, ResultCodec, resolved_hints
+from tidemill.tasks.payload import PayloadCodec, ResultCodec, resolve_hints
 
 if TYPE_CHECKING:
     from tidemill.tasks.batches import BatchRule
     from tidemill.tasks.pools import Cost, PoolUse
 
-DEFAULT_TIMEOUT = 15 * 60.0
-WARN_BYTES = 1024
-MAX_BYTES = 1024 * 1024
+
+DEFAULT_TIMEOUT_SECONDS = 15 * 60.0
+WARN_PAYLOAD_BYTES = 1024
+MAX_PAYLOAD_BYTES = 1024 * 1024
 
 Handler = Callable[..., Any]
 Codecs = tuple[PayloadCodec, ResultCodec]
@@ -32,9 +37,11 @@ Middleware = Callable[[Context, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class TaskDefinition:
-    """`key`, `unique` and `cost` are computed from the task's arguments when a job is made. The first of
-    `pools` is the provider the handler calls. A task with `batch` gets a list of what its jobs carry; `cost`
-    is what one of them adds to the call. `paid` says that results cost money though no pool meters them."""
+    """A registered task: its handler, its codecs and its options.
+
+    If `key`, `unique` or `cost` is a function, it is called with the arguments of each new job. The first of
+    `pools` is the provider that the handler calls. If `batch` is set, the handler gets the items of several
+    jobs and `cost` is the cost of one item. `paid=True`: results cost money although the task has no pool."""
 
     name: str
     handler: Handler
@@ -45,7 +52,7 @@ class TaskDefinition:
     queue: str = "default"
     priority: int = DEFAULT_PRIORITY
     retry: Retry = field(default_factory=Retry)
-    timeout: float = DEFAULT_TIMEOUT
+    timeout: float = DEFAULT_TIMEOUT_SECONDS
     isolate: bool = False
     expires: float | None = None
     key: Callable[..., str] | None = None
@@ -54,8 +61,8 @@ class TaskDefinition:
     cost: Callable[..., Cost] | Cost | None = None
     batch: BatchRule | None = None
     paid: bool = False
-    warn_bytes: int = WARN_BYTES
-    max_bytes: int = MAX_BYTES
+    warn_bytes: int = WARN_PAYLOAD_BYTES
+    max_bytes: int = MAX_PAYLOAD_BYTES
 
     @property
     def costs_money(self) -> bool:
@@ -66,7 +73,7 @@ def _codecs(handler: Handler, takes_context: bool) -> Codecs:
     return PayloadCodec.of(handler, skip_first=takes_context), ResultCodec.of(handler)
 
 
-def define(
+def make_task_definition(
     handler: Handler,
     *,
     name: str | None = None,
@@ -74,10 +81,14 @@ def define(
     codecs: Callable[[Handler, bool], Codecs] = _codecs,
     **options: Any,
 ) -> TaskDefinition:
-    """Read a function's signature; refuse, naming the parameter, what cannot be a payload. `codecs` says
-    how jobs carry it."""
-    name = name or f"{_module_of(handler)}.{handler.__qualname__}"
-    _require(0 < len(name) <= MAX_NAME, f"name: must have 1 to {MAX_NAME} characters, has {len(name)}")
+    """Returns the definition of a task, read from the handler's signature. Raises ConfigurationError if a
+    parameter cannot be represented in JSON.
+
+    `codecs` is a function that returns the payload and result codecs of the handler."""
+    name = name or f"{_handler_module(handler)}.{handler.__qualname__}"
+    _require(
+        0 < len(name) <= MAX_NAME_CHARS, f"name: must have 1 to {MAX_NAME_CHARS} characters, has {len(name)}"
+    )
     try:
         _refuse_generator(handler)
         takes_context = _takes_context(handler)
@@ -89,30 +100,32 @@ def define(
             result=result,
             takes_context=takes_context,
             is_async=inspect.iscoroutinefunction(handler),
-            pools=_uses(pool),
+            pools=_read_pools(pool),
             **options,
         )
     except ConfigurationError as error:
         raise ConfigurationError(f"task {name!r}: {error}") from None
-    _check(definition)
+    _check_definition(definition)
     return definition
 
 
-def _uses(pool: Any) -> tuple[PoolUse, ...]:
+def _read_pools(pool: Any) -> tuple[PoolUse, ...]:
     if pool is None:
         return ()
-    from tidemill.tasks.pools import read_uses  # with all there is to pools: most tasks have none
+    from tidemill.tasks.pools import read_pool_uses  # loads all of pools: most tasks need none
 
-    return read_uses(pool)
+    return read_pool_uses(pool)
 
 
-def _module_of(handler: Handler) -> str:
-    """A program run as a script calls its own module `__main__`, and a worker that imports it calls it by
-    the file's name: both must mean the same task. Without a file there is nothing to import."""
+def _handler_module(handler: Handler) -> str:
+    """Returns the name by which a worker can import the handler's module.
+
+    A script calls its own module `__main__`, while a worker imports the same file by its name. Both must use
+    the same task name. Code without a file keeps `__main__`, because it cannot be imported."""
     if handler.__module__ not in {"__main__", "__mp_main__"}:
         return handler.__module__
     names = getattr(inspect.unwrap(handler), "__globals__", {})
-    if spec := names.get("__spec__"):  # run with -m
+    if spec := names.get("__spec__"):  # started with -m
         return str(spec.name)
     file = str(names.get("__file__") or "<none>")
     return "__main__" if file.startswith("<") else Path(file).stem
@@ -126,7 +139,7 @@ def _refuse_generator(handler: Handler) -> None:
 
 
 def _takes_context(handler: Handler) -> bool:
-    hints = resolved_hints(handler)
+    hints = resolve_hints(handler)
     parameters = list(inspect.signature(handler).parameters.values())
     contexts = [parameter for parameter in parameters if hints.get(parameter.name) is Context]
     for parameter in parameters:
@@ -143,9 +156,9 @@ def _takes_context(handler: Handler) -> bool:
     return bool(contexts)
 
 
-def _check(task: TaskDefinition) -> None:
+def _check_definition(task: TaskDefinition) -> None:
     checks: Mapping[str, bool] = {
-        f"queue: must have 1 to {MAX_NAME} characters": 0 < len(task.queue) <= MAX_NAME,
+        f"queue: must have 1 to {MAX_NAME_CHARS} characters": 0 < len(task.queue) <= MAX_NAME_CHARS,
         f"timeout: must be above 0 seconds, is {task.timeout}": 0 < task.timeout < float("inf"),
         f"max_bytes: must be above 0, is {task.max_bytes}": task.max_bytes > 0,
         f"paid: must be True or False, is {task.paid!r}": isinstance(task.paid, bool),
@@ -157,7 +170,7 @@ def _check(task: TaskDefinition) -> None:
 
 
 def _problem_with_functions(task: TaskDefinition) -> str | None:
-    """They are called with the task's arguments by name, however a job's caller gave them."""
+    """Returns why a function (`key`, `unique`, `cost`, pool key) rejects the task's parameters, or None."""
     names = task.payload.names
     functions = [("key", task.key), ("unique", task.unique), ("cost", task.cost)]
     functions += [(f"pool {use.pool.name!r}: by", use.key) for use in task.pools]
@@ -170,7 +183,7 @@ def _problem_with_functions(task: TaskDefinition) -> str | None:
             is_callable = not any(map(_is_given_by_position, signature.parameters.values()))
         except TypeError:
             is_callable = False
-        except ValueError:  # a builtin may have no signature to look at
+        except ValueError:  # a builtin may have no signature
             continue
         if not is_callable:
             return (
@@ -181,12 +194,14 @@ def _problem_with_functions(task: TaskDefinition) -> str | None:
 
 
 def _is_given_by_position(parameter: inspect.Parameter) -> bool:
-    """Python 3.13.0 binds such a parameter by its name where the call itself fails."""
+    """True if the parameter is positional-only and has no default, so that it cannot be passed by name. This
+    check is needed because `Signature.bind` of Python 3.13.0 wrongly allows passing it by name."""
     return parameter.kind is parameter.POSITIONAL_ONLY and parameter.default is parameter.empty
 
 
 def _problem_with_cost(task: TaskDefinition) -> str | None:
-    """What no job could be made of is refused here, a cost that depends on the arguments with them."""
+    """Returns why a constant cost could never be granted; None if it could. A cost function is checked for
+    each job instead."""
     if task.cost is not None and not task.pools:
         return "cost: the task has no pool to spend it in; give it one with pool=…"
     if callable(task.cost) or not task.pools:
@@ -208,3 +223,60 @@ def _problem_with_cost(task: TaskDefinition) -> str | None:
 def _require(fine: bool, problem: str) -> None:
     if not fine:
         raise ConfigurationError(problem)
+
+
+STAYS_IN_WORKER = "stays_in_worker"
+"""Attribute of middleware that runs in the worker even if the handler runs in a child process."""
+
+HandlerCall = Callable[[], Awaitable[Any]]
+
+
+def split_middleware(middleware: Sequence[Middleware]) -> tuple[Sequence[Middleware], Sequence[Middleware]]:
+    """Returns two lists: the middleware that runs in the worker, and the middleware that runs in the
+    handler's process.
+
+    Middleware with the attribute `stays_in_worker` runs in the worker. All other middleware runs in the
+    handler's process, because the handler may read context variables that the middleware sets."""
+    in_worker = tuple(layer for layer in middleware if hasattr(layer, STAYS_IN_WORKER))
+    return in_worker, tuple(layer for layer in middleware if layer not in in_worker)
+
+
+def apply_middleware(middleware: Sequence[Middleware], context: Context, run: HandlerCall) -> HandlerCall:
+    """Returns a function that runs the handler inside its middleware. The first middleware is the
+    outermost."""
+    for around in reversed(middleware):
+        run = functools.partial(around, context, run)
+    return run
+
+
+TaskArguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def decode_json_arguments(task: TaskDefinition, payload: bytes) -> TaskArguments:
+    """Returns the positional and keyword arguments in a JSON payload, as the handler's own types."""
+    try:
+        msgspec.json.decode(payload)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise InvalidPayload(
+            f"task {task.name!r}: the payload is not JSON: {error}; {describe_parameters(task)}"
+        ) from None
+    except RecursionError:
+        raise InvalidPayload(f"task {task.name!r}: the payload is nested too deeply; flatten it") from None
+    try:
+        return task.payload.decode_strictly(payload)
+    except InvalidPayload as error:
+        raise InvalidPayload(f"task {task.name!r}: {error}; {describe_parameters(task)}") from None
+
+
+def describe_parameters(task: TaskDefinition) -> str:
+    """Returns a text such as `it takes to: str, copies: int`."""
+    named = ", ".join(map(_format_parameter, task.payload.parameters))
+    return f"it takes {named}" if named else "it takes no arguments"
+
+
+def _format_parameter(parameter: inspect.Parameter) -> str:
+    """Formats a parameter as in the code; an annotation given as a string has no quotes."""
+    if not isinstance(parameter.annotation, str):
+        return str(parameter)
+    default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+    return f"{parameter.name}: {parameter.annotation}{default}"

@@ -1,9 +1,8 @@
-"""Arguments as JSON, checked against the handler's annotations on both sides of the queue.
+"""Converts arguments and results to JSON and back, and checks them against the handler's annotations.
 
-A payload is an object with one member per parameter. Both directions go through one
-msgspec type made from the signature, so what was accepted at enqueue decodes at run.
-pydantic models are taken as they are when the user has pydantic; nothing here imports it.
-"""
+A payload is a JSON object with one member per parameter. Encoding and decoding use one msgspec type made from
+the signature. So a payload that is accepted at enqueue also decodes at run time. pydantic models work if
+pydantic is installed; this module does not import it."""
 
 from __future__ import annotations
 
@@ -17,30 +16,38 @@ import msgspec
 from msgspec.inspect import type_info
 
 from tidemill.errors import ConfigurationError, InvalidPayload
-from tidemill.tasks.shapes import foreign_types, holds_objects, in_words, stranger
+from tidemill.tasks.annotations import (
+    contains_objects,
+    explain_decode_error,
+    find_custom_types,
+    find_unknown_member,
+)
 
 if TYPE_CHECKING:
     from msgspec.inspect import StructType, Type
 
 
-def encode_foreign(value: Any) -> Any:
+def encode_model(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if dump is None:
         raise TypeError(f"objects of type {type(value).__name__} are not data")
     return dump(mode="json", warnings=False)  # a warning would quote the value; it is checked next
 
 
-_ENCODER = msgspec.json.Encoder(enc_hook=encode_foreign)
+_ENCODER = msgspec.json.Encoder(enc_hook=encode_model)
 
 
-_AS_WRITTEN: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=Decimal)
-_NUMBERS = msgspec.json.Encoder(decimal_format="number")
+_DECIMAL_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=Decimal)
+_NUMBER_ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 
-def canonical(payload: bytes) -> bytes:
-    """JSON as this module writes it: no spaces, and text as text. What another language's library wrote
-    as \\uXXXX would be found by no search for it. Numbers keep all their digits."""
-    return _NUMBERS.encode(_AS_WRITTEN.decode(payload))
+def canonical_json(payload: bytes) -> bytes:
+    r"""Returns the JSON in the form that this module writes: without spaces, and without escapes such as
+    \uXXXX for letters.
+
+    Other libraries write such escapes, and a text search in the store would not find the escaped text.
+    Numbers keep all their digits."""
+    return _NUMBER_ENCODER.encode(_DECIMAL_DECODER.decode(payload))
 
 
 class PayloadCodec:
@@ -50,17 +57,17 @@ class PayloadCodec:
         self.hints: Mapping[str, Any] = shape.__annotations__
         self.names = tuple(signature.parameters)
         self._kind = kind = cast("StructType", type_info(shape))
-        self._objects = [field.name for field in kind.fields if holds_objects(field.type)]
+        self._objects = [field.name for field in kind.fields if contains_objects(field.type)]
         self._keyword_only = tuple(
             name for name, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY
         )
-        self._decoder = msgspec.json.Decoder(shape, dec_hook=_decode_foreign)
+        self._decoder = msgspec.json.Decoder(shape, dec_hook=_decode_model)
 
     @classmethod
     def of(cls, handler: Callable[..., Any], *, skip_first: bool) -> Self:
         signature = inspect.signature(handler)
         parameters = list(signature.parameters.values())[1 if skip_first else 0 :]
-        hints = resolved_hints(handler)
+        hints = resolve_hints(handler)
         fields = [_field(parameter, hints) for parameter in parameters]
         try:
             shape = msgspec.defstruct("payload", fields, forbid_unknown_fields=True, kw_only=True)
@@ -68,19 +75,20 @@ class PayloadCodec:
         except TypeError as error:
             raise ConfigurationError(f"an annotation cannot be checked: {error}") from None
         for field in codec._kind.fields:
-            _refuse_foreign(f"parameter {field.name}", field.type)
+            _refuse_unreadable_types(f"parameter {field.name}", field.type)
         return codec
 
     def only(self, names: Collection[str]) -> PayloadCodec:
-        """For some of the arguments, while the others are not known."""
-        parameters = [one for one in self.parameters if one.name in names]
-        fields = [_field(one, self.hints) for one in parameters]
+        """Returns a codec for the arguments in `names` only. A flow step uses it when its other arguments are
+        results of steps that have not run yet."""
+        parameters = [parameter for parameter in self.parameters if parameter.name in names]
+        fields = [_field(parameter, self.hints) for parameter in parameters]
         shape = msgspec.defstruct("payload", fields, forbid_unknown_fields=True, kw_only=True)
         return PayloadCodec(inspect.Signature(parameters), shape)
 
     def schema(self) -> dict[str, Any]:
-        """What a payload may be, as JSON Schema."""
-        return msgspec.json.schema(self._decoder.type, schema_hook=_foreign_schema)
+        """Returns the JSON Schema of a payload."""
+        return msgspec.json.schema(self._decoder.type, schema_hook=_model_schema)
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         arguments = self.bound(args, kwargs)
@@ -90,21 +98,22 @@ class PayloadCodec:
             raise InvalidPayload(f"cannot be written as JSON: {error}") from None
         if self.names:
             self.check(payload)
-        # An instance has no members but its fields: only what is written as JSON is looked at again.
+        # An instance has only its fields; only values written as JSON are checked again.
         if any(isinstance(arguments.get(name), dict | list | tuple) for name in self._objects):
-            self._refuse_strangers(payload)
+            self._refuse_unknown_members(payload)
         return payload
 
     def by_name(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Every argument by its parameter's name, those left to their defaults too."""
+        """Returns every argument by its parameter's name, including defaults."""
         bound = self._bind(*args, **kwargs)
         bound.apply_defaults()
         return bound.arguments
 
     def bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The arguments that were given, by name."""
+        """Returns the given arguments by parameter name, without defaults. Raises InvalidPayload if they do
+        not fit the signature."""
         if not kwargs and len(args) == len(self.names) and not self._keyword_only:
-            return dict(zip(self.names, args, strict=True))  # what binding would find, for less
+            return dict(zip(self.names, args, strict=True))  # same result as binding, but cheaper
         try:
             return self._bind(*args, **kwargs).arguments
         except TypeError as error:
@@ -114,27 +123,27 @@ class PayloadCodec:
         try:
             return self._decoder.decode(payload)
         except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
-            raise InvalidPayload(in_words(str(error), self._kind)) from None
+            raise InvalidPayload(explain_decode_error(str(error), self._kind)) from None
 
     def decode_strictly(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """`decode` of what somebody wrote by hand or another program sends: members of an object that
-        no field takes are refused as well."""
+        """Like `decode`, but also refuses unknown members of objects; for JSON from a person or another
+        program."""
         arguments = self.decode(payload)
         if self._objects:
-            self._refuse_strangers(payload)
+            self._refuse_unknown_members(payload)
         return arguments
 
-    def _refuse_strangers(self, payload: bytes) -> None:
+    def _refuse_unknown_members(self, payload: bytes) -> None:
         values = msgspec.json.decode(payload)
         for field in self._kind.fields:
-            if found := stranger(field.type, values.get(field.name), field.name):
+            if found := find_unknown_member(field.type, values.get(field.name), field.name):
                 known = ", ".join(found.fields)
                 raise InvalidPayload(
                     f"{found.path}: {found.owner} has no field {found.name!r}; it has {known}"
                 )
 
     def decode(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The positional and keyword arguments a handler is called with."""
+        """Returns the positional and keyword arguments for the handler."""
         if not self.names and payload == b"{}":
             return (), {}
         values = self.check(payload)
@@ -147,11 +156,11 @@ class PayloadCodec:
 class ResultCodec:
     def __init__(self, result_type: Any) -> None:
         self.hint = result_type
-        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(result_type, dec_hook=_decode_foreign)
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(result_type, dec_hook=_decode_model)
 
     @classmethod
     def of(cls, handler: Callable[..., Any]) -> Self:
-        return cls.for_type(resolved_hints(handler).get("return", Any))
+        return cls.for_type(resolve_hints(handler).get("return", Any))
 
     @classmethod
     def for_type(cls, hint: Any) -> Self:
@@ -159,7 +168,7 @@ class ResultCodec:
             codec, kind = cls(hint), type_info(hint)
         except TypeError as error:
             raise ConfigurationError(f"return: the annotation cannot be read back: {error}") from None
-        _refuse_foreign("return", kind)
+        _refuse_unreadable_types("return", kind)
         return codec
 
     def encode(self, value: Any) -> bytes | None:
@@ -169,7 +178,7 @@ class ResultCodec:
         return None if result is None else self._decoder.decode(result)
 
 
-def resolved_hints(handler: Callable[..., Any]) -> dict[str, Any]:
+def resolve_hints(handler: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(handler, include_extras=True)
     except (NameError, TypeError) as error:
@@ -190,35 +199,35 @@ def _default(parameter: inspect.Parameter) -> Any:
     return value
 
 
-def _refuse_foreign(where: str, kind: Type) -> None:
-    for one in foreign_types(kind):
-        if not hasattr(one, "model_validate"):
-            name = getattr(one, "__name__", str(one))
+def _refuse_unreadable_types(where: str, kind: Type) -> None:
+    for custom in find_custom_types(kind):
+        if not hasattr(custom, "model_validate"):
+            name = getattr(custom, "__name__", str(custom))
             raise ConfigurationError(
                 f"{where}: {name} cannot be read from JSON; make it a dataclass, a TypedDict, a "
                 "msgspec.Struct or a pydantic model, or send an id (see docs/reference/payloads.md)"
             )
 
 
-def _decode_foreign(wanted: type, value: Any) -> Any:
-    validate = getattr(wanted, "model_validate", None)
+def _decode_model(model: type, value: Any) -> Any:
+    validate = getattr(model, "model_validate", None)
     if validate is None:
-        raise TypeError(f"objects of type {wanted.__name__} are not data")
+        raise TypeError(f"objects of type {model.__name__} are not data")
     try:
         return validate(value)
     except ValueError as error:
-        raise ValueError(_without_input(error)) from None
+        raise ValueError(_hide_input(error)) from None
 
 
-def _foreign_schema(wanted: Any) -> dict[str, Any]:
-    """References inside it are to its own definitions, which are not where the whole schema has its: what
-    it is made of is left open then."""
-    described: dict[str, Any] = wanted.model_json_schema()
-    return {"title": wanted.__name__, "type": "object"} if "$defs" in described else described
+def _model_schema(model: Any) -> dict[str, Any]:
+    """Returns the JSON Schema of a pydantic model. A schema with `$defs` is replaced by a bare object,
+    because its references would point to the wrong place."""
+    described: dict[str, Any] = model.model_json_schema()
+    return {"title": model.__name__, "type": "object"} if "$defs" in described else described
 
 
-def _without_input(error: ValueError) -> str:
-    """pydantic quotes what it was given, which may be a secret: say where and what is wrong only."""
+def _hide_input(error: ValueError) -> str:
+    """Returns the error without the input: pydantic quotes it, and it may be a secret."""
     details = getattr(error, "errors", None)
     if details is None:
         return str(error)

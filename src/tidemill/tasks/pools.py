@@ -1,52 +1,94 @@
-"""A pool as a program writes it: declared once, given to tasks."""
+"""Pools as an application declares them, and its classifiers of provider responses."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypedDict, TypeVar
+from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
 
-from tidemill.core.daytime import TimeOfDay
+from tidemill.core.calendars import TimeOfDay
+from tidemill.core.feedback import Refusal
 from tidemill.core.limits import Limit
-from tidemill.core.names import problem_with_name, refuse_unknown
-from tidemill.core.needs import SEPARATOR
+from tidemill.core.needs import LANE_SEPARATOR
 from tidemill.core.pools import PoolSettings
+from tidemill.core.validation import problem_with_name, refuse_unknown_options
 from tidemill.core.windows import Guards
 from tidemill.errors import ConfigurationError
-from tidemill.tasks.classifiers import Classifiers, Classify
 
-C = TypeVar("C")
+Classification = Refusal | Literal[False] | None
+Classifier = Callable[[Any], Classification]
+"""Classifies an exception or response. A `Refusal` says what it means. False: no refusal, but a failure of
+the job. None: unknown here, so the next classifier is called."""
+
+
+class Classifiers:
+    """The functions of an application that decide whether a provider's response is a refusal. For each pool,
+    the pool's own function runs before the functions for all pools.
+
+    Every pool of the application has a reference to this object. So code that has only the pool, in a thread
+    or a child process, can also classify responses."""
+
+    def __init__(self) -> None:
+        self._of_pools: dict[str, Classifier] = {}
+        self._of_all: list[Classifier] = []
+
+    def add(self, classify: Classifier, pool: str | None = None) -> None:
+        field = "classify" if pool is None else f"pool {pool!r}: classify"
+        if not callable(classify):
+            raise ConfigurationError(
+                f"{field}: must be a function of an exception or response, is {classify!r}"
+            )
+        if inspect.iscoroutinefunction(classify):
+            raise ConfigurationError(f"{field}: must be a plain function, not async: it only looks")
+        if pool is None:
+            self._of_all.append(classify)
+        else:
+            self._of_pools[pool] = classify
+
+    def of(self, pool: str) -> tuple[Classifier, ...]:
+        own = self._of_pools.get(pool)
+        return (*((own,) if own is not None else ()), *self._of_all)
+
+
+ClientT = TypeVar("ClientT")
 Cost = (
     Mapping[str, float]
     | Mapping[str, Mapping[str, float]]
     | Mapping["Pool", Mapping[str, float]]
     | Mapping["Pool | str", Mapping[str, float]]
 )
-"""Units by their names, for all pools of a task or for each of them."""
+"""Amounts by unit, for all pools of a task or per pool."""
 
 
 class PoolOptions(TypedDict, total=False):
-    """keyed: every key has limits of its own; see `Pool.by`.
-    held_back: the share of every limit that only priorities up to `urgent` may use.
-    jitter: how many seconds after its claim a call may reach the provider. A handler begins in the first half
-    of them, or its job goes back; the second half is for what it does until the provider counts the call.
-    midnight: how many seconds the provider's calendar may be from ours.
-    resumes: when a day's quota is back, if not at the turn of the pool's own calendar.
-    probe_every: seconds between single calls that try a pool only a person would reopen.
-    classify: what an exception or response of this provider means, asked before the built-in adapters: a
-    `Refusal`, False for none, None when it does not know."""
+    """The keyword options of `app.pool(…)`.
+
+    - `keyed`: every key has its own limits; see `Pool.by`.
+    - `reserved_share`: the share of every limit that only urgent jobs may use. A job is urgent if its
+      priority is at most `urgent`.
+    - `jitter`: how many seconds after its claim a call may reach the provider. The handler must start
+      in the first half of this time. Otherwise the worker does not start it and gives the job back to
+      the store. The second half is for the time until the provider counts the call.
+    - `midnight`: how many seconds earlier or later than ours the provider's calendar windows may begin.
+    - `resumes`: the time of day at which the provider resets a daily quota, if this is not the start of
+      the pool's calendar window.
+    - `probe_every`: seconds between probes of a pool that would otherwise stay closed until a person
+      opens it.
+    - `classify`: a function of an exception or response of this provider. It returns a `Refusal`, False
+      if it is no refusal, or None if unknown. It runs before the built-in adapters."""
 
     keyed: bool
-    held_back: float
+    reserved_share: float
     urgent: int
     jitter: float
     midnight: float
     resumes: TimeOfDay | None
     probe_every: float | None
-    classify: Classify
+    classify: Classifier
 
 
 class Pool:
-    """What a provider meters, as `app.pool` declares it. Give it to tasks: `@app.task(pool=gemini)`."""
+    """A provider's quota, declared by `app.pool`. Pass it to tasks: `@app.task(pool=gemini)`."""
 
     __slots__ = ("classifiers", "name", "settings")
 
@@ -54,22 +96,22 @@ class Pool:
         self.name, self.settings, self.classifiers = name, settings, classifiers
 
     def __repr__(self) -> str:
-        return f"<Pool {self.name}: {', '.join(_said(limit) for limit in self.settings.limits)}>"
+        return f"<Pool {self.name}: {', '.join(_format_limit(limit) for limit in self.settings.limits)}>"
 
-    def watch(self, client: C) -> C:
-        """Add hooks to a client of openai, anthropic, google-genai, httpx, httpx2, aiohttp or requests, and
-        return the same client: `client = gemini.watch(genai.Client())`.
+    def watch(self, client: ClientT) -> ClientT:
+        """Adds hooks to a client of openai, anthropic, google-genai, httpx, httpx2, aiohttp or requests, and
+        returns the same client.
 
-        The pool then sees every request that the client sends inside a handler: when it leaves, its status,
-        its rate-limit headers and its usage, also of streams and of the client's own retries. You need no
-        `ctx.used`. Outside of a handler the hooks do nothing."""
+        `client = gemini.watch(genai.Client())`. The pool then sees every request that the client sends inside
+        a handler: its time, status, rate-limit headers and usage. This includes streams and the client's own
+        retries. You do not need `ctx.used`. Outside of a handler the hooks do nothing."""
         from tidemill.hooks import watch
 
         return watch(self, client)
 
     def by(self, key: Callable[..., str]) -> PoolUse:
-        """Which of a keyed pool's windows a job needs, computed from the task's arguments:
-        `pool=site.by(lambda feed: feed.host)`."""
+        """Returns this keyed pool for the option `pool` of a task. `key` computes the pool key from the
+        task's arguments: `pool=site.by(lambda feed: feed.host)`."""
         if not self.settings.keyed:
             raise ConfigurationError(
                 f"pool {self.name!r}: by: the pool is not keyed; declare it with keyed=True, "
@@ -83,34 +125,37 @@ class Pool:
 
 
 class PoolUse(NamedTuple):
-    """A pool as one task needs it."""
+    """A pool as one task uses it. `key` computes the pool key from the task's arguments; None if the pool is
+    not keyed."""
 
     pool: Pool
     key: Callable[..., str] | None = None
 
 
 def classifiers_of(uses: tuple[PoolUse, ...]) -> Classifiers | None:
-    """Those of the application whose pools a task uses."""
+    """Returns the classifiers of the application that declared the pools; None if `uses` is empty."""
     return uses[0].pool.classifiers if uses else None
 
 
-def declared_pool(
+def declare_pool(
     name: str, limits: tuple[Limit, ...], options: Mapping[str, Any], classifiers: Classifiers | None = None
 ) -> Pool:
-    """A pool, or a ConfigurationError that names it and the option."""
-    refuse_unknown(options, PoolOptions.__annotations__, f"pool {name!r}")
+    """Returns a new pool. Raises ConfigurationError if the name, a limit or an option is invalid."""
+    refuse_unknown_options(options, PoolOptions.__annotations__, f"pool {name!r}")
     if not isinstance(name, str):
         raise ConfigurationError(f"pool: the name must be a string, is {name!r}")
-    if (problem := problem_with_name("pool", name)) or SEPARATOR in name:
+    if (problem := problem_with_name("pool", name)) or LANE_SEPARATOR in name:
         raise ConfigurationError(problem or "pool: must not hold the character U+001F")
     for limit in limits:
         if not isinstance(limit, Limit):
             raise ConfigurationError(
                 f"pool {name!r}: limits: must be such as Limit.requests(10, per='minute'), one is {limit!r}"
             )
-    for option, wanted in _KINDS.items():
-        if option in options and not _is(options[option], wanted):
-            raise ConfigurationError(f"pool {name!r}: {option}: must be {wanted[-1]}, is {options[option]!r}")
+    for option, expected in _OPTION_TYPES.items():
+        if option in options and not _is_type(options[option], expected):
+            raise ConfigurationError(
+                f"pool {name!r}: {option}: must be {expected[-1]}, is {options[option]!r}"
+            )
     plain = dict(options)
     classify = plain.pop("classify", None)
     guards = Guards(**{name: plain.pop(name) for name in ("jitter", "midnight") if name in plain})
@@ -122,14 +167,14 @@ def declared_pool(
     return Pool(name, settings, classifiers)
 
 
-def read_uses(given: Any) -> tuple[PoolUse, ...]:
-    """What `pool=` of a task says: a pool, a keyed one with its key, or a list of these. The first is
-    the provider the task calls."""
-    if given is None:
+def read_pool_uses(value: Any) -> tuple[PoolUse, ...]:
+    """Returns the pools of a task, read from its option `pool`: a pool, the result of `Pool.by`, or a list of
+    these. The first pool is the provider that the task calls."""
+    if value is None:
         return ()
-    # A use is a tuple itself.
-    listed = given if isinstance(given, list | tuple) and not isinstance(given, PoolUse) else [given]
-    uses = tuple(_read_use(one) for one in listed)
+    # A PoolUse is a tuple itself.
+    listed = value if isinstance(value, list | tuple) and not isinstance(value, PoolUse) else [value]
+    uses = tuple(_read_pool_use(entry) for entry in listed)
     names = [use.pool.name for use in uses]
     for name in names:
         if names.count(name) > 1:
@@ -137,26 +182,26 @@ def read_uses(given: Any) -> tuple[PoolUse, ...]:
     return uses
 
 
-def _read_use(given: Any) -> PoolUse:
-    if isinstance(given, PoolUse):
-        return given
-    if not isinstance(given, Pool):
-        raise ConfigurationError(f"pool: must be what app.pool(…) returned, or a list of such, is {given!r}")
-    if given.settings.keyed:
+def _read_pool_use(value: Any) -> PoolUse:
+    if isinstance(value, PoolUse):
+        return value
+    if not isinstance(value, Pool):
+        raise ConfigurationError(f"pool: must be what app.pool(…) returned, or a list of such, is {value!r}")
+    if value.settings.keyed:
         raise ConfigurationError(
-            f"pool: {given.name!r} is keyed; say which of its windows a job needs: "
-            f"pool={given.name}.by(lambda …: …)"
+            f"pool: {value.name!r} is keyed; say which of its windows a job needs: "
+            f"pool={value.name}.by(lambda …: …)"
         )
-    return PoolUse(given)
+    return PoolUse(value)
 
 
-def _said(limit: Limit) -> str:
+def _format_limit(limit: Limit) -> str:
     return f"{limit.amount:g} {limit.name}"
 
 
-_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+_OPTION_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "keyed": ((bool,), "True or False"),
-    "held_back": ((int, float), "a share from 0 to 1"),
+    "reserved_share": ((int, float), "a share from 0 to 1"),
     "urgent": ((int,), "a priority"),
     "jitter": ((int, float), "a number of seconds"),
     "midnight": ((int, float), "a number of seconds"),
@@ -165,7 +210,8 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 }
 
 
-def _is(value: Any, wanted: tuple[tuple[type, ...], str]) -> bool:
-    """True is an int to Python, and never what was meant."""
-    kinds, _ = wanted
+def _is_type(value: Any, expected: tuple[tuple[type, ...], str]) -> bool:
+    """True if the value has one of the types in `expected`, a pair of types and their description. A bool is
+    accepted only if bool is one of the types, although it is an int in Python."""
+    kinds, _ = expected
     return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))

@@ -1,8 +1,7 @@
-"""The secrets of a task's jobs: which fields hold them, and texts without them.
+"""Finds the secrets in jobs and removes them from texts.
 
-Everything that leaves the process goes by here: the API and the pages, webhooks, events and log lines, spans,
-and what the commands print.
-"""
+Everything that leaves the process is redacted here: API, pages, webhooks, events, log lines, spans and the
+output of commands."""
 
 from __future__ import annotations
 
@@ -13,121 +12,142 @@ from typing import Any
 
 import msgspec
 
-from tidemill.core.secrecy import CUT, LEAST, Budget, Names, Secret, hidden_in, redacted_text
+from tidemill.core.redaction import (
+    CUT_MARK,
+    MIN_SECRET_CHARS,
+    RedactionBudget,
+    Secret,
+    SecretNames,
+    hidden_values,
+    redact_text,
+)
 from tidemill.tasks.definition import TaskDefinition
 
-_OWN_FIELDS = {"tidemill:webhook": frozenset({"body"})}
-"""A delivery tells of another job. The secrets of that job are not known here."""
-_EVENT_BYTES = 256 * 1024
-"""An event, a log line and a webhook are made on the worker's event loop: what is longer is cut."""
+_BUILT_IN_SECRET_FIELDS = {"tidemill:webhook": frozenset({"body"})}
+"""A delivery is about another job, whose secrets are unknown here."""
+_MAX_EVENT_BYTES = 256 * 1024
+"""Events, log lines and webhooks are built on the worker's event loop, so longer texts are cut."""
 
 
 class TaskSecrets:
-    """`more` are names of fields to hide beside the usual ones, in every job."""
+    """Finds and hides the secrets in the jobs of all tasks. `more` are field names to hide in every job, in
+    addition to the usual names such as passwords and tokens."""
 
     def __init__(self, tasks: Mapping[str, TaskDefinition], more: Iterable[str] = ()) -> None:
-        self._tasks, self.usual = tasks, Names(more)
-        self._names: dict[str, Names] = {}
+        self._tasks, self.usual = tasks, SecretNames(more)
+        self._names: dict[str, SecretNames] = {}
 
-    def names(self, task: str) -> Names:
-        """The names of secret fields in jobs of that task."""
+    def names(self, task: str) -> SecretNames:
+        """Returns the names of secret fields in jobs of that task."""
         if (known := self._names.get(task)) is not None:
             return known
         definition = self._tasks.get(task)
-        fields = _OWN_FIELDS.get(task, frozenset())
+        fields = _BUILT_IN_SECRET_FIELDS.get(task, frozenset())
         if definition is None:  # it may be registered later
             return self.usual.with_more(fields) if fields else self.usual
-        fields |= secret_fields(definition)
+        fields |= find_secret_fields(definition)
         names = self._names[task] = self.usual.with_more(fields) if fields else self.usual
         return names
 
-    def all_names(self) -> list[Names]:
-        """The names that are secret in every job, then the names of each task."""
+    def all_names(self) -> list[SecretNames]:
+        """Returns a list. Its first element has the field names that are secret in every job. Each further
+        element has the field names that are secret in the jobs of one task."""
         return [self.usual, *map(self.names, self._tasks)]
 
     def hides_result(self, task: str) -> bool:
         definition = self._tasks.get(task)
-        return definition is not None and hides_result(definition)
+        return definition is not None and is_result_secret(definition)
 
     def hidden(self, task: str, stored: bytes | None) -> Iterator[str]:
-        """The values that are hidden in a payload or a result."""
+        """Yields the secret values of a payload or a result."""
         names = self.names(task)
         if stored is not None and names.may_be_in(stored):
             with suppress(RecursionError):
-                yield from hidden_in(_decoded(stored), names)
+                yield from hidden_values(_decode(stored), names)
 
     def text(self, text: str, task: str, payload: bytes | None) -> str:
-        """A message or a traceback of a job, without the secrets of its payload."""
-        return EventTexts(self, task, payload).text(text)
+        """Returns a message or traceback without the secrets of the job's payload."""
+        return EventRedactor(self, task, payload).text(text)
 
 
-class EventTexts:
-    """Redacts the texts of one event about a job. Looks for the secrets of the payload once, before the first
-    text. The payload, if it may have secrets, and the texts share one budget."""
+class EventRedactor:
+    """Removes the secrets of one job from the texts of one event.
+
+    The first call of `text` searches the job's payload for secrets. The payload and all texts of the event
+    share one size limit. A text that exceeds the limit is replaced by a short message. If the payload exceeds
+    the limit, its secrets are unknown, so every text is replaced."""
 
     def __init__(self, secrets: TaskSecrets, task: str, payload: bytes | None) -> None:
         self._secrets, self._task, self._payload = secrets, task, payload
         self._names = secrets.names(task)
-        self._budget = Budget(_EVENT_BYTES)
+        self._budget = RedactionBudget(_MAX_EVENT_BYTES)
         self._found: list[str] | None = None
 
     def text(self, text: str) -> str:
         if self._found is None:
             self._found = self._look_for_secrets()
         if not self._budget.take(len(text), len(self._found)):
-            return CUT
-        return redacted_text(text, self._names, self._found)
+            return CUT_MARK
+        return redact_text(text, self._names, self._found)
 
     def _look_for_secrets(self) -> list[str]:
         if self._payload is None or not self._names.may_be_in(self._payload):
             return []
         if not self._budget.take(len(self._payload)):
-            self._budget = Budget(0)
+            self._budget = RedactionBudget(0)
             return []
-        return longest_first(self._secrets.hidden(self._task, self._payload))
+        return sort_longest_first(self._secrets.hidden(self._task, self._payload))
 
 
-def longest_first(found: Iterable[str]) -> list[str]:
-    """The values to look for in texts. One may be a part of another."""
-    return sorted({secret for secret in found if len(secret) >= LEAST}, key=len, reverse=True)
+def sort_longest_first(found: Iterable[str]) -> list[str]:
+    """Returns the secrets to search for, the longest first, because one secret may be part of another. Very
+    short values are left out."""
+    return sorted({secret for secret in found if len(secret) >= MIN_SECRET_CHARS}, key=len, reverse=True)
 
 
-def _decoded(stored: bytes) -> Any:
-    """As text when it is not JSON, as the payload of a foreign producer may be."""
+def _decode(stored: bytes) -> Any:
+    """Decodes JSON; returns text if it is not JSON, as in the payload of another program."""
     try:
         return msgspec.json.decode(stored)
     except msgspec.DecodeError:
         return stored.decode(errors="replace")
 
 
-def secret_fields(task: TaskDefinition) -> frozenset[str]:
-    """Names of parameters and fields with `Annotated[…, Secret]`, however deep. A name is hidden wherever it
-    occurs in a job of the task: better one too many than one too few."""
-    found = {name for parameter, hint in task.payload.hints.items() for name in _walk(hint, parameter, set())}
-    return frozenset(found | {name for name in _walk(task.result.hint, "", set()) if name})
+def find_secret_fields(task: TaskDefinition) -> frozenset[str]:
+    """Returns the names of all parameters and fields with `Annotated[…, Secret]`, at any depth.
+
+    A name is hidden wherever it occurs in a job of the task, even in another object. It is better to hide too
+    much than too little."""
+    found = {
+        name
+        for parameter, hint in task.payload.hints.items()
+        for name in _walk_annotation(hint, parameter, set())
+    }
+    return frozenset(found | {name for name in _walk_annotation(task.result.hint, "", set()) if name})
 
 
-def hides_result(task: TaskDefinition) -> bool:
-    """`-> Annotated[str, Secret]`."""
-    return "" in set(_walk(task.result.hint, "", set()))
+def is_result_secret(task: TaskDefinition) -> bool:
+    """True if the whole result is secret, as in `-> Annotated[str, Secret]`."""
+    return "" in set(_walk_annotation(task.result.hint, "", set()))
 
 
-def _walk(hint: Any, name: str, seen: set[Any]) -> Iterator[str]:
-    """`name` is that of the field whose value it is."""
+def _walk_annotation(hint: Any, name: str, seen: set[Any]) -> Iterator[str]:
+    """Yields the names of the secret fields inside the annotation `hint`. `name` is the field or parameter
+    that has the annotation. `seen` has the classes that were already visited."""
     if typing.get_origin(hint) is typing.Annotated:
         if any(mark is Secret or isinstance(mark, Secret) for mark in hint.__metadata__):
             yield name
         hint = hint.__origin__
     for argument in typing.get_args(hint):
-        yield from _walk(argument, name, seen)
+        yield from _walk_annotation(argument, name, seen)
     if isinstance(hint, type) and hint not in seen:
         seen.add(hint)
-        for field, of_field in _fields(hint).items():
-            yield from _walk(of_field, field, seen)
+        for field, of_field in _field_annotations(hint).items():
+            yield from _walk_annotation(of_field, field, seen)
 
 
-def _fields(kind: type) -> dict[str, Any]:
-    """Of a struct, a dataclass, a TypedDict or a model, as they are called in JSON."""
+def _field_annotations(kind: type) -> dict[str, Any]:
+    """Returns the annotations of the fields of a struct, dataclass, TypedDict or model, by JSON name."""
     try:
         hints = typing.get_type_hints(kind, include_extras=True)
     except (NameError, TypeError):

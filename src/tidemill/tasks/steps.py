@@ -1,8 +1,8 @@
-"""`ctx.step`: a call whose result is stored, so that a later attempt does not make it again.
+"""`ctx.step`: a call whose result is stored, so that a later attempt does not repeat it.
 
-What a step does is one generator, `_course`: it yields what it wants to know of the store, and the call it
-wants made. Async handlers drive it on a loop, sync ones in their thread; the order of things is the same.
-"""
+The generator `StepRunner._exchange` contains the rules. It yields a request to send to the store, or None
+when the step's function has to be called. It receives the reply or the result. `run` executes the generator
+on the event loop, `run_sync` in a thread, so both follow the same rules."""
 
 from __future__ import annotations
 
@@ -13,57 +13,66 @@ from collections.abc import Generator, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
-from tidemill.core.checkpoints import Begun, Step
+from tidemill.core.checkpoints import StepKey, StepVerdict
 from tidemill.errors import ClaimLost, ConfigurationError, StoreError, UnknownOutcome
-from tidemill.feedback.paying import known_unpaid
-from tidemill.tasks.step_plans import Plan, planned
-from tidemill.tasks.step_questions import BeginStep, ForgetStep, KeepStep, LookUpStep, Reply, StepQuestion
+from tidemill.feedback.classification import is_known_unpaid
+from tidemill.tasks.step_calls import (
+    StepBeginRequest,
+    StepCall,
+    StepForgetRequest,
+    StepLookupRequest,
+    StepReply,
+    StepRequest,
+    StepSaveRequest,
+    prepare_step_call,
+)
 
-Course = Generator[StepQuestion | None, Any, Any]
-"""None asks for the call itself."""
+StepExchange = Generator[StepRequest | None, Any, Any]
+"""Yields requests to the store; None means: make the call."""
 
 
-class Keeper(Protocol):
-    """Who answers a step's questions: the worker's own record of the attempt, or the pipe to it."""
+class CheckpointClient(Protocol):
+    """Answers the requests of a step, such as the lookup of a stored result. In the worker's process this is
+    the object that manages the attempt. In a child process it is the pipe to the worker."""
 
-    async def ask(self, question: StepQuestion) -> Reply: ...
-    def ask_sync(self, question: StepQuestion) -> Reply: ...
+    async def ask(self, question: StepRequest) -> StepReply: ...
+    def ask_sync(self, question: StepRequest) -> StepReply: ...
     def wall(self) -> float: ...
 
 
-class Steps:
-    """Of one attempt. A step that is asked for twice at the same time is called once: the second waits,
-    and finds the result of the first."""
+class StepRunner:
+    """Runs the steps of one attempt. A step that is called twice at the same time runs once: the second
+    call waits for the result of the first."""
 
-    def __init__(self, job: str, keeper: Keeper) -> None:
-        self._job, self._keeper = job, keeper
-        self._locks: dict[Step, asyncio.Lock] = {}
-        self._thread_locks: dict[Step, threading.Lock] = {}
+    def __init__(self, job: str, checkpoints: CheckpointClient) -> None:
+        self._job, self._checkpoints = job, checkpoints
+        self._locks: dict[StepKey, asyncio.Lock] = {}
+        self._thread_locks: dict[StepKey, threading.Lock] = {}
         self._late: set[asyncio.Task[None]] = set()
 
     async def run(self, name: str, call: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        plan = planned(name, call, args, kwargs)
+        plan = prepare_step_call(name, call, args, kwargs)
         async with self._locks.setdefault(plan.step, asyncio.Lock()):
-            course = self._course(plan)
-            wanted, number = next(course), 0
+            exchange = self._exchange(plan)
+            request, number = next(exchange), 0
             try:
                 while True:
                     try:
-                        if wanted is None:
-                            got = await self._call(plan, number)
+                        if request is None:
+                            reply = await self._call(plan, number)
                         else:
-                            got = await self._keeper.ask(wanted)
-                            number = got.number
-                    except BaseException as error:  # noqa: BLE001 - the course judges it, and raises it again
-                        wanted = course.throw(error)
+                            reply = await self._checkpoints.ask(request)
+                            number = reply.number
+                    except BaseException as error:  # noqa: BLE001 - the generator handles it and raises it again
+                        request = exchange.throw(error)
                     else:
-                        wanted = course.send(got)
+                        request = exchange.send(reply)
             except StopIteration as end:
                 return end.value
 
     def run_sync(self, name: str, call: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        plan = planned(name, call, args, kwargs)
-        if asyncio._get_running_loop() is not None:  # noqa: SLF001 - None where there is none
+        plan = prepare_step_call(name, call, args, kwargs)
+        if asyncio._get_running_loop() is not None:  # noqa: SLF001 - None without a loop
             raise ConfigurationError(
                 f"step {name!r}: step_sync would stop the event loop; in async code await ctx.step"
             )
@@ -72,69 +81,73 @@ class Steps:
                 f"step {name!r}: step_sync calls plain functions; make the handler async and await ctx.step"
             )
         with self._thread_locks.setdefault(plan.step, threading.Lock()):
-            course = self._course(plan)
-            wanted = next(course)
+            exchange = self._exchange(plan)
+            request = next(exchange)
             try:
                 while True:
                     try:
-                        got = plan.made() if wanted is None else self._keeper.ask_sync(wanted)
-                    except BaseException as error:  # noqa: BLE001 - the course judges it, and raises it again
-                        wanted = course.throw(error)
+                        reply = plan.invoke() if request is None else self._checkpoints.ask_sync(request)
+                    except BaseException as error:  # noqa: BLE001 - the generator handles it and raises it again
+                        request = exchange.throw(error)
                     else:
-                        wanted = course.send(got)
+                        request = exchange.send(reply)
             except StopIteration as end:
                 return end.value
 
-    def _course(self, plan: Plan) -> Course:
+    def _exchange(self, plan: StepCall) -> StepExchange:
         step = plan.step
-        begun: Reply = yield BeginStep(step, plan.on_unknown) if plan.paid else LookUpStep(step)
-        if begun.verdict is not Begun.FRESH:
-            return self._found(plan, begun)
+        begun: StepReply = (
+            yield StepBeginRequest(step, plan.on_unknown) if plan.paid else StepLookupRequest(step)
+        )
+        if begun.verdict is not StepVerdict.FRESH:
+            return self._decode_reply(plan, begun)
         try:
             value = yield None
         except BaseException as error:
-            if plan.paid and known_unpaid(error, now=self._keeper.wall()):
-                with suppress(StoreError):  # then nobody knows, which is safe
-                    yield ForgetStep(step, begun.number)
+            if plan.paid and is_known_unpaid(error, now=self._checkpoints.wall()):
+                with suppress(StoreError):  # the outcome stays unknown, which is safe
+                    yield StepForgetRequest(step, begun.number)
             raise
-        kept: Reply = yield KeepStep(step, begun.number, plan.encode(value), plan.paid)
-        # What the handler gets is what was stored, whoever stored it: the same in every attempt.
-        return self._found(plan, kept)
+        saved: StepReply = yield StepSaveRequest(step, begun.number, plan.encode(value), plan.paid)
+        # The handler gets the stored result, so every attempt sees the same value.
+        return self._decode_reply(plan, saved)
 
-    def _found(self, plan: Plan, reply: Reply) -> Any:
+    def _decode_reply(self, plan: StepCall, reply: StepReply) -> Any:
         name = plan.step.name
-        if reply.verdict is Begun.UNKNOWN:
+        if reply.verdict is StepVerdict.UNKNOWN:
             raise UnknownOutcome(
-                f"step {name!r} (arguments {plan.step.arguments}) was begun before, and nobody knows whether "
-                f"its call was paid for; look at the provider's bill, then `tidemill jobs retry {self._job}` "
-                "runs the job again, and pays for this step again"
+                f"step {name!r} (arguments {plan.step.arguments}) was started before, and it is unknown "
+                f"whether its call was paid for; look at the provider's bill, then `tidemill jobs retry "
+                f"{self._job}` runs the job again, and pays for this step again"
             )
         if reply.result is None:
-            raise ClaimLost(f"step {name!r}: the job is somebody else's by now, or gone: this attempt stops")
+            raise ClaimLost(
+                f"step {name!r}: another worker has the job by now, or it is gone: this attempt stops"
+            )
         return plan.decode(reply.result)
 
-    async def _call(self, plan: Plan, number: int) -> Any:
+    async def _call(self, plan: StepCall, number: int) -> Any:
         if plan.is_async:
-            return await plan.made()
-        running = asyncio.ensure_future(asyncio.to_thread(plan.made))
+            return await plan.invoke()
+        running = asyncio.ensure_future(asyncio.to_thread(plan.invoke))
         try:
             value = await asyncio.shield(running)
         except asyncio.CancelledError:
             if plan.paid:
-                # A thread goes on whatever is cancelled: what it pays for is kept for the next attempt.
-                late = asyncio.ensure_future(self._keep_late(plan, number, running))
+                # A thread cannot be cancelled: its paid result is stored for the next attempt.
+                late = asyncio.ensure_future(self._save_late(plan, number, running))
                 self._late.add(late)
                 late.add_done_callback(self._late.discard)
             raise
         return await value if inspect.isawaitable(value) else value
 
-    async def _keep_late(self, plan: Plan, number: int, running: asyncio.Future[Any]) -> None:
-        with suppress(Exception):  # nobody is there to be told
+    async def _save_late(self, plan: StepCall, number: int, running: asyncio.Future[Any]) -> None:
+        with suppress(Exception):  # no caller is left to receive an error
             result = plan.encode(await running)
-            await self._keeper.ask(KeepStep(plan.step, number, result, paid=True))
+            await self._checkpoints.ask(StepSaveRequest(plan.step, number, result, paid=True))
 
 
-def refused_in_batch() -> ConfigurationError:
+def no_steps_in_batch_error() -> ConfigurationError:
     return ConfigurationError(
         "ctx.step: the handler of a batch task speaks for several jobs, and a step belongs to one; call the "
         "function itself, or give it a task of its own"

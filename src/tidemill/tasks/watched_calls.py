@@ -1,9 +1,4 @@
-"""The requests that hooks see in one attempt, and their effect on the attempt's pools.
-
-A request leaves: when its units are too old they are entered again, and when nothing was reserved for it, it
-is booked. Both happen before it leaves. An answer arrives: what it used is counted, once, also when the
-handler tells it again by `ctx.used`.
-"""
+"""Records the requests to providers that a client hook sees during an attempt, and their usage."""
 
 from __future__ import annotations
 
@@ -12,107 +7,115 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from tidemill.core.departures import ONE_REQUEST, Departure
-from tidemill.core.needs import Need
-from tidemill.core.spending import Usage
-from tidemill.core.units import IMPLIED, Units
-from tidemill.core.windows import LEAVE_SHARE
+from tidemill.core.feedback import Observation, PoolUsage, Refusal
+from tidemill.core.late_calls import EXTRA_REQUEST_UNITS, Departure
+from tidemill.core.needs import IMPLIED, Need, Units
+from tidemill.core.windows import SEND_SHARE
 
-if TYPE_CHECKING:
-    from tidemill.core.refusals import Refusal
-    from tidemill.tasks.metering import Tally
-
-Place = tuple[str, str | None]
-"""A pool, and the key of a keyed one."""
-MAX_UNTOLD = 100
-"""Answers of one attempt that `ctx.used` may still correct."""
+PoolKey = tuple[str, str | None]
+"""A pool, and the key of a keyed pool."""
+MAX_CORRECTABLE_ANSWERS = 100
+"""The number of responses in one attempt that `ctx.used` may still correct."""
 
 
-class Reader(Protocol):
-    """Reads an answer for a pool: what it used, and whether it was refused. Tells the pool what it says."""
+class AnswerReader(Protocol):
+    """A function that reads a response and reports its limits to the pool. It returns the used units and the
+    refusal; the refusal is None if the response is no refusal."""
 
     def __call__(self, need: Need, source: Any) -> tuple[Units, Refusal | None]: ...
 
 
-LAST: ContextVar[Call | None] = ContextVar("tidemill_last_call", default=None)
-"""The call whose answer this code has just received."""
+LAST_CALL: ContextVar[MeteredCall | None] = ContextVar("tidemill_last_call", default=None)
+"""The call whose response this code received last."""
 
 
-class Calls:
-    """Of one attempt. `reserved` counts by pool the requests that may still leave without being extra."""
+class MeteredCalls:
+    """The requests that client hooks saw in one attempt. `_reserved` has, per pool and key, the number of
+    requests that are reserved and not sent yet."""
 
-    def __init__(self, tally: Tally, read: Reader) -> None:
-        self.tally, self.read = tally, read
+    def __init__(self, sink: UsageSink, read: AnswerReader) -> None:
+        self.sink, self.read = sink, read
         self._numbers = count()
         self._lock = threading.Lock()
-        self._reserved: dict[Place, float] = {}
+        self._reserved: dict[PoolKey, float] = {}
         self._late_at: dict[int, float] = {}  # by the id of a need, which `_needs` keeps from being reused
         self._needs: list[Need] = []
-        self._untold: dict[Call, None] = {}  # answers that the handler has not spoken of, the last one last
+        self._correctable: dict[
+            MeteredCall, None
+        ] = {}  # responses that the handler has not reported, the latest last
 
     def reserved(self, need: Need, late_at: float) -> None:
-        """Units were taken for a call of that cost. From `late_at` on its request leaves late."""
-        place = (need.pool, need.key)
+        """Records that the units of `need` are reserved. A request that is sent after `late_at` is late."""
+        pool_key = (need.pool, need.key)
         with self._lock:
-            self._reserved[place] = self._reserved.get(place, 0.0) + need.units.get("requests", 1.0)
+            self._reserved[pool_key] = self._reserved.get(pool_key, 0.0) + need.units.get("requests", 1.0)
             self._late_at[id(need)] = late_at
             self._needs.append(need)
 
-    def begin(self, need: Need, jitter: float) -> Call:
-        call = Call(self, need, jitter)
-        LAST.set(call)
+    def begin(self, need: Need, jitter: float) -> MeteredCall:
+        call = MeteredCall(self, need, jitter)
+        LAST_CALL.set(call)
         return call
 
-    def departure(self, call: Call, *, first: bool) -> Departure | None:
-        """The report that the request of this call needs before it leaves, if it needs one."""
-        need, now = call.need, self.tally.now()
+    def departure(self, call: MeteredCall, *, first: bool) -> Departure | None:
+        """Returns the report that the pool must get before this request is sent. EXTRA: no reservation covers
+        the request. LATE: the request comes later than its reservation allows. None: no report is needed.
+
+        `first=True`: it is the first request of the call, not a retry by the client."""
+        need, now = call.need, self.sink.now()
         if first and self.is_extra(call):
-            call.is_extra, call.late_at = True, now + LEAVE_SHARE * call.jitter
+            call.is_extra, call.late_at = True, now + SEND_SHARE * call.jitter
             return Departure.EXTRA
         with self._lock:
             if now <= (call.late_at if call.is_extra else self._late_at.get(id(need), call.late_at)):
                 return None
-            call.late_at = self._late_at[id(need)] = now + LEAVE_SHARE * call.jitter
+            call.late_at = self._late_at[id(need)] = now + SEND_SHARE * call.jitter
             return Departure.LATE
 
-    def is_extra(self, call: Call) -> bool:
-        """Counts a request of the call: True when nothing is reserved for it."""
+    def is_extra(self, call: MeteredCall) -> bool:
+        """Counts one request of the call; true if no reservation covers it."""
         with self._lock:
-            left = self._reserved.get(call.place, 0.0) - 1.0
-            self._reserved[call.place] = max(left, 0.0)
-        return left < 0
+            remaining = self._reserved.get(call.pool_key, 0.0) - 1.0
+            self._reserved[call.pool_key] = max(remaining, 0.0)
+        return remaining < 0
 
     def number(self) -> int:
         return next(self._numbers)
 
-    def arrived(self, call: Call) -> None:
+    def add_answer(self, call: MeteredCall) -> None:
         with self._lock:
             if not call.by_hand:
-                self._untold[call] = None
-                if len(self._untold) > MAX_UNTOLD:
-                    del self._untold[next(iter(self._untold))]
+                self._correctable[call] = None
+                if len(self._correctable) > MAX_CORRECTABLE_ANSWERS:
+                    del self._correctable[next(iter(self._correctable))]
 
-    def same_as(self, place: Place) -> Call | None:
-        """The call that the handler speaks of now: the one whose answer it has just received, else the last
-        one of that pool that it has not spoken of yet."""
-        last = LAST.get()
+    def find_reported_call(self, pool_key: PoolKey) -> MeteredCall | None:
+        """Returns the call to which a `ctx.used` belongs; None if all calls of the pool are reported. It is
+        the last call of this asyncio task or thread, or else the newest call that is not reported yet."""
+        last = LAST_CALL.get()
         with self._lock:
-            candidates = (last, *reversed(self._untold)) if last in self._untold else reversed(self._untold)
-            found = next((call for call in candidates if call and call.place == place), None)
+            candidates = (
+                (last, *reversed(self._correctable))
+                if last in self._correctable
+                else reversed(self._correctable)
+            )
+            found = next((call for call in candidates if call and call.pool_key == pool_key), None)
             if found is not None:
-                del self._untold[found]
+                del self._correctable[found]
         return found
 
 
-class Call:
-    """A `hooks.calls.WatchedCall`. `units` come from its answer, `by_hand` from the handler; where both name
-    a unit, the handler's amount counts."""
+class MeteredCall:
+    """One call that a client hook sees; implements `hooks.watched_call.WatchedCall`.
 
-    def __init__(self, calls: Calls, need: Need, jitter: float) -> None:
+    `units` come from the response, `by_hand` from `ctx.used`. If both have an amount for the same unit, the
+    amount in `by_hand` is used."""
+
+    def __init__(self, calls: MeteredCalls, need: Need, jitter: float) -> None:
         self._calls, self.need, self.jitter = calls, need, jitter
-        self.place: Place = (need.pool, need.key)
+        self.pool_key: PoolKey = (need.pool, need.key)
         self.late_at = float("inf")
         self.is_extra = False
         self.units: Units = {}
@@ -123,23 +126,25 @@ class Call:
     async def leaves(self) -> None:
         if (departure := self._next_departure()) is not None:
             with self._without_raising():
-                await self._calls.tally.depart(self._need_of(departure), departure)
+                await self._calls.sink.depart(self._need_of(departure), departure)
 
-    def leaves_sync(self) -> None:
+    def before_send_sync(self) -> None:
         if (departure := self._next_departure()) is not None:
             with self._without_raising():
-                self._calls.tally.depart_sync(self._need_of(departure), departure)
+                self._calls.sink.depart_sync(self._need_of(departure), departure)
 
     def left(self, requests: int) -> None:
-        """When they left is unknown. To enter the units of a late one now, at its answer, would count a call
-        that took 60 s for 120 s."""
+        """Counts `requests` requests that were sent at an unknown time; does nothing if the hook saw the
+        time.
+
+        Never reports them as late: this may run 60 s after a request that was in time."""
         if self._has_left:
             return
         self._has_left = True
         for _ in range(requests):
             if self._calls.is_extra(self):
                 with self._without_raising():
-                    self._calls.tally.departed(self._need_of(Departure.EXTRA), Departure.EXTRA)
+                    self._calls.sink.departed(self._need_of(Departure.EXTRA), Departure.EXTRA)
 
     def answered(self, response: Any) -> None:
         with self._without_raising():
@@ -147,31 +152,32 @@ class Call:
 
     def _count(self, units: Units, refusal: Refusal | None) -> None:
         if refusal is not None and not refusal.broke_off:
-            # A provider does no work for a refused call, so the units beside the request come back.
+            # A provider does no work for a refused call, so all units except the request are returned.
             done = {unit: 0.0 for unit in self.need.units if unit not in IMPLIED}
             units = {**done, **units}
         self.units = units
-        self.tell()
-        self._calls.arrived(self)
+        self.report()
+        self._calls.add_answer(self)
 
-    def corrected(self, by_hand: Units) -> None:
+    def correct(self, by_hand: Units) -> None:
         self.by_hand = {**self.by_hand, **by_hand}
-        self.tell()
+        self.report()
 
-    def tell(self) -> None:
-        """Under one number, so that a later report takes the place of an earlier one."""
+    def report(self) -> None:
+        """Reports the usage of this call. All reports of a call have the same number, so a later report
+        replaces an earlier one."""
         if self._number is None:
             self._number = self._calls.number()
         units = {**self.units, **self.by_hand}
-        self._calls.tally.used(Usage(pool=self.need.pool, key=self.need.key, units=units), self._number)
+        self._calls.sink.used(PoolUsage(pool=self.need.pool, key=self.need.key, units=units), self._number)
 
     @contextmanager
     def _without_raising(self) -> Iterator[None]:
-        """A call that is paid for must not fail because of a hook."""
+        """Turns errors into warnings: a paid call must not fail because of a hook."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - told instead
-            self._calls.tally.warned(f"watch: {type(error).__name__}: {error}"[:500])
+        except Exception as error:  # noqa: BLE001 - reported as a warning
+            self._calls.sink.warn(f"watch: {type(error).__name__}: {error}"[:500])
 
     def _next_departure(self) -> Departure | None:
         first, self._has_left = not self._has_left, True
@@ -180,4 +186,54 @@ class Call:
     def _need_of(self, departure: Departure) -> Need:
         if departure is Departure.LATE and not self.is_extra:
             return self.need
-        return Need(self.need.pool, self.need.key, ONE_REQUEST)
+        return Need(self.need.pool, self.need.key, EXTRA_REQUEST_UNITS)
+
+
+class UsageSink(Protocol):
+    """Collects the usage of an attempt. In the worker's process this is the object that manages the attempt.
+    In a child process it is the pipe to the worker. Any thread may call it."""
+
+    def used(self, usage: PoolUsage, number: int | None = None) -> None:
+        """Adds usage. If usage with the same `number` was added before, the new usage replaces it."""
+        ...
+
+    def observe(self, seen: Observation, *, watched: bool = False) -> None:
+        """Reports the limits or the refusal of a response. `watched=True`: a client hook saw the response,
+        and the client may retry by itself."""
+        ...
+
+    def warn(self, problem: str) -> None:
+        """Logs a warning about a report without effect, or about a classifier that failed."""
+        ...
+
+    def wall(self) -> float:
+        """Returns the store's wall time, estimated from its last known value."""
+        ...
+
+    def left(self) -> float:
+        """Returns the seconds until the attempt's timeout."""
+        ...
+
+    async def reserve(self, need: Need) -> float | None:
+        """Reserves units for this claim. Returns None if they are reserved, otherwise the seconds to wait;
+        see `contract.pools.PoolStore.reserve`."""
+        ...
+
+    def now(self) -> float:
+        """Returns monotonic seconds."""
+        ...
+
+    def late_at(self) -> float:
+        """Returns the time, by `now`, after which a request that uses the units of the claim is late."""
+        ...
+
+    async def depart(self, need: Need, departure: Departure) -> None:
+        """Reports an extra or late request before it is sent. Returns when the pool has the report, or after
+        a short timeout."""
+        ...
+
+    def depart_sync(self, need: Need, departure: Departure) -> None: ...
+
+    def departed(self, need: Need, departure: Departure) -> None:
+        """Reports an extra or late request that was already sent. Returns at once."""
+        ...

@@ -1,10 +1,12 @@
-"""What happens, told to whoever listens.
+"""Emits events to listeners; logs, traces and metrics are built on them.
 
-    events    the catalogue: everything that is ever told, one class each
-    signals   who listens to what
-    current   which attempt the running code belongs to
-    lines     an event as a log line
+    events            the catalogue: every event, one class each
+    event_base        the base classes of events
+    job_events        events of jobs, flows and schedules
+    worker_events     events of workers, the store, alerts and pools
+    listeners         subscribes listeners and calls them; writes the log
+    current_attempt   the attempt that the running code belongs to
+    otel              OpenTelemetry spans
 
-Whoever causes an event builds it only when somebody wants it, so what nobody listens to costs
-nothing. Log lines are one listener; metrics, traces and `app.on` are others.
-"""
+An event is built only if a listener wants it, so an event without listeners costs nothing. The log is
+one listener; metrics, traces and `app.on` are others."""

@@ -1,25 +1,25 @@
-"""What happens to jobs."""
+"""Events of jobs, flows and schedules."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from tidemill.telemetry.base import AttemptEvent, Event, JobEvent, Level, WorkerEvent
+from tidemill.telemetry.event_base import AttemptEvent, Event, JobEvent, LogLevel, WorkerEvent
 
 
 class JobEnqueued(JobEvent, frozen=True, kw_only=True):
-    """The store accepted a job of this client; `existing`: a job that was there already stands for it."""
+    """The store accepted a job. `existing`: an earlier job with its id or unique key is used instead."""
 
-    level: ClassVar[Level] = "debug"
+    level: ClassVar[LogLevel] = "debug"
     sentence: ClassVar[str] = "job enqueued"
 
     existing: bool
 
 
-class PayloadLarge(Event, frozen=True, kw_only=True):
-    """A client made a job whose payload is over the task's `warn_bytes`; once a minute and task at most."""
+class LargePayload(Event, frozen=True, kw_only=True):
+    """A client enqueued a payload larger than the task's `warn_bytes`; at most once a minute per task."""
 
-    level: ClassVar[Level] = "warning"
+    level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "large payload"
 
     task: str
@@ -29,18 +29,18 @@ class PayloadLarge(Event, frozen=True, kw_only=True):
 
 
 class JobStarted(AttemptEvent, frozen=True, kw_only=True):
-    """An attempt got its slot, `waited` seconds after the job was due."""
+    """An attempt started, `waited` seconds after the job was due."""
 
-    level: ClassVar[Level] = "debug"
+    level: ClassVar[LogLevel] = "debug"
     sentence: ClassVar[str] = "job started"
 
     waited: float
 
 
 class JobDone(AttemptEvent, frozen=True, kw_only=True):
-    """The store recorded a success: `seconds` is how long the attempt ran, `waited` from due to start."""
+    """The store recorded a success. The attempt began `waited` s after the due time, and ran `seconds` s."""
 
-    level: ClassVar[Level] = "debug"
+    level: ClassVar[LogLevel] = "debug"
     sentence: ClassVar[str] = "job done"
 
     seconds: float
@@ -48,9 +48,9 @@ class JobDone(AttemptEvent, frozen=True, kw_only=True):
 
 
 class JobRetrying(AttemptEvent, frozen=True, kw_only=True):
-    """The store recorded a failed attempt; another follows after `delay` seconds."""
+    """The store recorded a failed attempt; the next one follows after `delay` seconds."""
 
-    level: ClassVar[Level] = "warning"
+    level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "job will be retried"
 
     seconds: float
@@ -62,7 +62,7 @@ class JobRetrying(AttemptEvent, frozen=True, kw_only=True):
 class JobFailed(AttemptEvent, frozen=True, kw_only=True):
     """The store recorded that a job failed for good; `reason` is `poison` after too many crashes."""
 
-    level: ClassVar[Level] = "error"
+    level: ClassVar[LogLevel] = "error"
     sentence: ClassVar[str] = "job failed"
 
     seconds: float
@@ -73,9 +73,9 @@ class JobFailed(AttemptEvent, frozen=True, kw_only=True):
 
 
 class JobSnoozed(AttemptEvent, frozen=True, kw_only=True):
-    """The store recorded that a handler wants to come back after `delay` seconds, uncharged."""
+    """A handler put its job off for `delay` seconds; the attempt does not count."""
 
-    level: ClassVar[Level] = "debug"
+    level: ClassVar[LogLevel] = "debug"
     sentence: ClassVar[str] = "job snoozed"
 
     seconds: float
@@ -84,31 +84,31 @@ class JobSnoozed(AttemptEvent, frozen=True, kw_only=True):
 
 
 class JobReleased(AttemptEvent, frozen=True, kw_only=True):
-    """A job was handed back uncharged, for the `reason` named: refused, too late, waiting for a pool."""
+    """A worker gave a job back because of `reason` (refused, too late, …); the attempt does not count."""
 
-    level: ClassVar[Level] = "debug"
-    sentence: ClassVar[str] = "job handed back"
+    level: ClassVar[LogLevel] = "debug"
+    sentence: ClassVar[str] = "job released"
 
     seconds: float
     reason: str
 
 
-class StartMissed(AttemptEvent, frozen=True, kw_only=True):
-    """A job was handed back uncharged: it came `late` seconds too late to start within half of a jitter."""
+class JobStartMissed(AttemptEvent, frozen=True, kw_only=True):
+    """A worker gave a job back: it was `late` s behind the latest start that the pool's jitter allows."""
 
-    level: ClassVar[Level] = "warning"
-    sentence: ClassVar[str] = "job handed back: too late to start"
-    floods: ClassVar[bool] = True
+    level: ClassVar[LogLevel] = "warning"
+    sentence: ClassVar[str] = "job released: too late to start"
+    is_log_throttled: ClassVar[bool] = True
 
     late: float
 
 
 class BatchSplit(AttemptEvent, frozen=True, kw_only=True):
-    """A call for `jobs` jobs failed, maybe of one of them: they come back, uncharged, in `parts` calls."""
+    """A call for `jobs` jobs failed. They are retried in `parts` smaller calls; no attempt is counted."""
 
-    level: ClassVar[Level] = "warning"
+    level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "batch split"
-    floods: ClassVar[bool] = True
+    is_log_throttled: ClassVar[bool] = True
 
     jobs: int
     parts: int
@@ -116,11 +116,11 @@ class BatchSplit(AttemptEvent, frozen=True, kw_only=True):
     message: str
 
 
-class StepKept(AttemptEvent, frozen=True, kw_only=True):
-    """The store keeps the result of a step, `size` bytes of JSON; `arguments` is a digest of them."""
+class CheckpointSaved(AttemptEvent, frozen=True, kw_only=True):
+    """The store saved a step's result, `size` bytes of JSON; `arguments` is a digest of its arguments."""
 
-    level: ClassVar[Level] = "debug"
-    sentence: ClassVar[str] = "step kept"
+    level: ClassVar[LogLevel] = "debug"
+    sentence: ClassVar[str] = "checkpoint saved"
 
     step: str
     arguments: str
@@ -128,22 +128,22 @@ class StepKept(AttemptEvent, frozen=True, kw_only=True):
     size: int
 
 
-class StepReplayed(AttemptEvent, frozen=True, kw_only=True):
-    """A step was not called: its result was there."""
+class CheckpointReused(AttemptEvent, frozen=True, kw_only=True):
+    """A step was skipped because its result was stored already."""
 
-    level: ClassVar[Level] = "debug"
-    sentence: ClassVar[str] = "step replayed"
+    level: ClassVar[LogLevel] = "debug"
+    sentence: ClassVar[str] = "checkpoint reused"
 
     step: str
     arguments: str
     paid: bool
 
 
-class StepUnknown(AttemptEvent, frozen=True, kw_only=True):
-    """A paid step was begun before and nobody knows how it ended: it is paid again, or parks its job."""
+class StepOutcomeUnknown(AttemptEvent, frozen=True, kw_only=True):
+    """A step's paid call began but has no result. `on_unknown`: `retry` repeats it, `park` fails the job."""
 
-    level: ClassVar[Level] = "warning"
-    sentence: ClassVar[str] = "step of unknown outcome"
+    level: ClassVar[LogLevel] = "warning"
+    sentence: ClassVar[str] = "step outcome unknown"
 
     step: str
     arguments: str
@@ -151,9 +151,9 @@ class StepUnknown(AttemptEvent, frozen=True, kw_only=True):
 
 
 class JobCrashed(AttemptEvent, frozen=True, kw_only=True):
-    """The process a job ran alone in died under it; the job may run again."""
+    """The child process of a job died; the job may run again."""
 
-    level: ClassVar[Level] = "warning"
+    level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "job crashed"
 
     seconds: float
@@ -162,31 +162,31 @@ class JobCrashed(AttemptEvent, frozen=True, kw_only=True):
     message: str
 
 
-class JobLost(AttemptEvent, frozen=True, kw_only=True):
-    """An attempt is stopped because its claim is gone: the job was cancelled, or its lease was lost."""
+class AttemptStopped(AttemptEvent, frozen=True, kw_only=True):
+    """An attempt was stopped because its claim is lost: the job was cancelled, or its lease expired."""
 
-    level: ClassVar[Level] = "warning"
-    sentence: ClassVar[str] = "attempt stopped, its claim is gone"
-    floods: ClassVar[bool] = True
+    level: ClassVar[LogLevel] = "warning"
+    sentence: ClassVar[str] = "attempt stopped: claim lost"
+    is_log_throttled: ClassVar[bool] = True
 
     seconds: float
 
 
 class OutcomeRefused(AttemptEvent, frozen=True, kw_only=True):
-    """The store refused an outcome: `stale`, the job has another owner by now, or `gone`, it was deleted."""
+    """The store refused an outcome: another worker has the job now (`stale`), or it was deleted (`gone`)."""
 
-    level: ClassVar[Level] = "warning"
+    level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "outcome refused"
-    floods: ClassVar[bool] = True
+    is_log_throttled: ClassVar[bool] = True
 
     outcome: str
     answer: str
 
 
 class JobReclaimed(AttemptEvent, frozen=True, kw_only=True):
-    """A job was taken back from a silent or dead `worker` and may run again."""
+    """A job was reclaimed from a silent or dead `worker` and may run again."""
 
-    level: ClassVar[Level] = "debug"
+    level: ClassVar[LogLevel] = "debug"
     sentence: ClassVar[str] = "job reclaimed"
 
     crashes: int
@@ -194,11 +194,11 @@ class JobReclaimed(AttemptEvent, frozen=True, kw_only=True):
     message: str
 
 
-class TaskUnknown(WorkerEvent, frozen=True, kw_only=True):
-    """A worker handed back a job whose task it does not know; once per worker and task."""
+class UnknownTaskReleased(WorkerEvent, frozen=True, kw_only=True):
+    """A worker gave back a job whose task it does not know; reported once per worker and task."""
 
-    level: ClassVar[Level] = "warning"
-    sentence: ClassVar[str] = "unknown task handed back"
+    level: ClassVar[LogLevel] = "warning"
+    sentence: ClassVar[str] = "job released: unknown task"
 
     task: str
     queue: str
@@ -206,38 +206,38 @@ class TaskUnknown(WorkerEvent, frozen=True, kw_only=True):
 
 
 class LeaseExpired(AttemptEvent, frozen=True, kw_only=True):
-    """A worker did not start a job whose lease had ended `late` seconds ago; the job goes back uncharged."""
+    """A worker gave a job back before its start, because its lease had expired `late` seconds ago."""
 
-    level: ClassVar[Level] = "warning"
-    sentence: ClassVar[str] = "lease over before the start"
+    level: ClassVar[LogLevel] = "warning"
+    sentence: ClassVar[str] = "lease expired before the start"
 
     late: float
 
 
-class ChildNotReady(AttemptEvent, frozen=True, kw_only=True):
-    """A child process failed before its job began, in the lifespan for example; the job waits, uncharged."""
+class ChildStartFailed(AttemptEvent, frozen=True, kw_only=True):
+    """A child process failed before its job began. No attempt counts; next try in `retry_in` seconds."""
 
-    level: ClassVar[Level] = "error"
-    sentence: ClassVar[str] = "child process not ready"
+    level: ClassVar[LogLevel] = "error"
+    sentence: ClassVar[str] = "child process failed to start"
 
     problem: str
-    again_in: float
+    retry_in: float
 
 
 class SuspectNotIsolated(WorkerEvent, frozen=True, kw_only=True):
-    """No child process can run a job with a crash on record: the worker does. Once per task and problem."""
+    """A job with a recorded crash runs in the worker, not in a child process, because of `problem`."""
 
-    level: ClassVar[Level] = "warning"
-    sentence: ClassVar[str] = "suspect runs in the worker"
+    level: ClassVar[LogLevel] = "warning"
+    sentence: ClassVar[str] = "suspect job runs in the worker"
 
     task: str
     problem: str
 
 
 class LifespanSkipped(WorkerEvent, frozen=True, kw_only=True):
-    """The lifespan fails in child processes: an isolated task runs without it. Once per task and problem."""
+    """The app's lifespan failed in a child process; a task runs without it. Once per task and `problem`."""
 
-    level: ClassVar[Level] = "error"
+    level: ClassVar[LogLevel] = "error"
     sentence: ClassVar[str] = "isolated task runs without the lifespan"
 
     task: str
@@ -245,9 +245,59 @@ class LifespanSkipped(WorkerEvent, frozen=True, kw_only=True):
 
 
 class SlotStuck(AttemptEvent, frozen=True, kw_only=True):
-    """An attempt was told to stop and its code goes on: its slot is taken until it ends."""
+    """An attempt was stopped but its code still runs; its slot stays occupied until the code ends."""
 
-    level: ClassVar[Level] = "warning"
+    level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "slot stuck"
 
     seconds: float
+
+
+class FlowStarted(Event, frozen=True, kw_only=True):
+    """The store accepted a flow of this client; `existing`: a flow with this key existed already."""
+
+    level: ClassVar[LogLevel] = "debug"
+    sentence: ClassVar[str] = "flow started"
+
+    flow: str
+    name: str
+    steps: int
+    existing: bool
+
+
+class FlowEnded(Event, frozen=True, kw_only=True):
+    """A flow is done, failed or cancelled, `seconds` after it began; a retried flow ends again."""
+
+    level: ClassVar[LogLevel] = "debug"
+    sentence: ClassVar[str] = "flow ended"
+
+    flow: str
+    name: str
+    state: str
+    seconds: float
+    reason: str | None
+
+
+class ScheduleFired(WorkerEvent, frozen=True, kw_only=True):
+    """A schedule created the job of a `tick` (wall time), `seconds` after the tick."""
+
+    sentence: ClassVar[str] = "schedule fired"
+    is_log_throttled: ClassVar[bool] = True
+
+    schedule: str
+    tick: float
+    job: str
+    seconds: float
+
+
+class ScheduleSkipped(WorkerEvent, frozen=True, kw_only=True):
+    """`count` ticks, the last at `tick` (wall time), ran no job; `reason` is missed, overlap or failed."""
+
+    level: ClassVar[LogLevel] = "warning"
+    sentence: ClassVar[str] = "schedule skipped"
+    is_log_throttled: ClassVar[bool] = True
+
+    schedule: str
+    tick: float
+    reason: str
+    count: int

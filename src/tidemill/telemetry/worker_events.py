@@ -1,14 +1,14 @@
-"""What happens to workers, and between them and the store."""
+"""Events of workers, the store, alerts and pools."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from tidemill.telemetry.base import Event, Level, WorkerEvent
+from tidemill.telemetry.event_base import AttemptEvent, Event, LogLevel, PoolEvent, WorkerEvent
 
 
 class WorkerStarted(WorkerEvent, frozen=True, kw_only=True):
-    """A worker is about to ask `store` for its first jobs; `queues` has their weights."""
+    """A worker is about to claim its first jobs from `store`; `queues` has the weights of its queues."""
 
     sentence: ClassVar[str] = "worker started"
 
@@ -18,7 +18,7 @@ class WorkerStarted(WorkerEvent, frozen=True, kw_only=True):
 
 
 class WorkerStopped(WorkerEvent, frozen=True, kw_only=True):
-    """A worker has ended, with what it did; `until_idle` tells what it left, and which queues are paused."""
+    """A worker ended. Fields count its jobs; `scheduled`, `ready`, `paused` are set only for `until_idle`."""
 
     sentence: ClassVar[str] = "worker stopped"
 
@@ -35,86 +35,86 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True):
 
 
 class WorkerDied(WorkerEvent, frozen=True, kw_only=True):
-    """A supervisor saw a worker process end that should not have; `reclaimed` jobs were in its hands."""
+    """A worker process ended unexpectedly; its supervisor reclaimed `reclaimed` jobs."""
 
-    level: ClassVar[Level] = "error"
+    level: ClassVar[LogLevel] = "error"
     sentence: ClassVar[str] = "worker died"
 
     exit_code: int
     reclaimed: int
 
 
-class WorkerSilent(WorkerEvent, frozen=True, kw_only=True):
-    """So many `jobs`, such as `job`, were taken back from a silent `worker`; no name: others have them."""
+class WorkerUnresponsive(WorkerEvent, frozen=True, kw_only=True):
+    """`jobs` jobs, such as `job`, were reclaimed from a silent worker. `worker` is "" if it is not known."""
 
-    level: ClassVar[Level] = "warning"
-    sentence: ClassVar[str] = "worker fell silent, its jobs were taken back"
+    level: ClassVar[LogLevel] = "warning"
+    sentence: ClassVar[str] = "worker unresponsive, its jobs were reclaimed"
 
     jobs: int
     job: str
 
 
-class WorkerNotStarted(WorkerEvent, frozen=True, kw_only=True):
+class WorkerStartFailed(WorkerEvent, frozen=True, kw_only=True):
     """A supervisor could not start a worker process and will try again."""
 
-    level: ClassVar[Level] = "error"
-    sentence: ClassVar[str] = "worker could not be started"
+    level: ClassVar[LogLevel] = "error"
+    sentence: ClassVar[str] = "worker failed to start"
 
     error: str
     message: str
 
 
-class QueuesUnknown(Event, frozen=True, kw_only=True):
-    """A worker is to serve queues its application neither declares nor has a task on."""
+class UnknownQueues(Event, frozen=True, kw_only=True):
+    """A worker serves queues that its application neither declares nor uses in a task."""
 
-    level: ClassVar[Level] = "warning"
-    sentence: ClassVar[str] = "queues that the application neither declares nor has a task on"
+    level: ClassVar[LogLevel] = "warning"
+    sentence: ClassVar[str] = "unknown queues"
 
     unknown: tuple[str, ...]
     known: tuple[str, ...]
 
 
 class SettingIgnored(Event, frozen=True, kw_only=True):
-    """Something starts, and a `setting` that somebody made has no effect; `why` says what to do."""
+    """A program starts and one `setting` has no effect; `why` says what to do."""
 
-    level: ClassVar[Level] = "warning"
+    level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "setting ignored"
 
     setting: str
     why: str
 
 
-class Draining(WorkerEvent, frozen=True, kw_only=True):
-    """A worker was told to stop: `running` jobs may finish within `grace` seconds."""
+class WorkerDraining(WorkerEvent, frozen=True, kw_only=True):
+    """A worker received a stop request; `running` jobs may finish within `grace` seconds."""
 
-    sentence: ClassVar[str] = "draining"
+    sentence: ClassVar[str] = "worker draining"
 
     running: int
     grace: float
 
 
-class GraceOver(WorkerEvent, frozen=True, kw_only=True):
-    """The grace time is over: `running` jobs are stopped and handed back."""
+class GraceExpired(WorkerEvent, frozen=True, kw_only=True):
+    """The grace period is over; `running` jobs are stopped and released."""
 
-    level: ClassVar[Level] = "warning"
-    sentence: ClassVar[str] = "handing back unfinished jobs"
+    level: ClassVar[LogLevel] = "warning"
+    sentence: ClassVar[str] = "grace period expired, releasing unfinished jobs"
 
     running: int
 
 
-class OutcomesUntold(WorkerEvent, frozen=True, kw_only=True):
-    """A worker ends without the store having heard of `outcomes`: those jobs run again after their lease."""
+class OutcomesUndelivered(WorkerEvent, frozen=True, kw_only=True):
+    """A worker ended before the store recorded `outcomes` outcomes; those jobs run again after the lease."""
 
-    level: ClassVar[Level] = "error"
-    sentence: ClassVar[str] = "stopping without telling the store"
+    level: ClassVar[LogLevel] = "error"
+    sentence: ClassVar[str] = "stopping with undelivered outcomes"
 
     outcomes: int
 
 
 class StoreLost(WorkerEvent, frozen=True, kw_only=True):
-    """The store does not answer: running jobs go on, and `outcomes` are kept until it does."""
+    """The store does not answer. Running jobs continue; `outcomes` outcomes wait in the worker."""
 
-    level: ClassVar[Level] = "error"
+    level: ClassVar[LogLevel] = "error"
     sentence: ClassVar[str] = "store unavailable"
 
     error: str
@@ -122,8 +122,8 @@ class StoreLost(WorkerEvent, frozen=True, kw_only=True):
     outcomes: int
 
 
-class StoreBack(WorkerEvent, frozen=True, kw_only=True):
-    """The store answers again, after `seconds`."""
+class StoreRecovered(WorkerEvent, frozen=True, kw_only=True):
+    """The store answers again, after `seconds` without an answer."""
 
     sentence: ClassVar[str] = "store available again"
 
@@ -131,74 +131,74 @@ class StoreBack(WorkerEvent, frozen=True, kw_only=True):
 
 
 class HeartbeatFailed(WorkerEvent, frozen=True, kw_only=True):
-    """A heartbeat did not get through; it is repeated every second, and told once until one does."""
+    """A heartbeat failed and is repeated every second; reported once until one succeeds."""
 
-    level: ClassVar[Level] = "warning"
+    level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "heartbeat failed"
 
     error: str
     message: str
 
 
-class HeartbeatBroke(WorkerEvent, frozen=True, kw_only=True):
-    """The heartbeat ended by an error that is no outage, and is started again: a bug, please report it."""
+class HeartbeatCrashed(WorkerEvent, frozen=True, kw_only=True):
+    """The heartbeat raised an unexpected error and is restarted; this is a bug, please report it."""
 
-    level: ClassVar[Level] = "error"
-    sentence: ClassVar[str] = "heartbeat broke and is started again"
+    level: ClassVar[LogLevel] = "error"
+    sentence: ClassVar[str] = "heartbeat crashed, restarting"
 
     error: str
     message: str
     traceback: str
 
 
-class ClocksParted(WorkerEvent, frozen=True, kw_only=True):
-    """The store's clock and the worker's have parted: nothing is reclaimed for `pause` seconds."""
+class ClockSkewDetected(WorkerEvent, frozen=True, kw_only=True):
+    """The clocks of store and worker moved `seconds` apart; nothing is reclaimed for `pause` seconds."""
 
-    level: ClassVar[Level] = "warning"
-    sentence: ClassVar[str] = "clocks parted"
+    level: ClassVar[LogLevel] = "warning"
+    sentence: ClassVar[str] = "clock skew detected"
 
     seconds: float
     pause: float
 
 
-class ChoreFailed(WorkerEvent, frozen=True, kw_only=True):
-    """The store refused or did not answer a chore; it is tried again, and told once until it works."""
+class MaintenanceFailed(WorkerEvent, frozen=True, kw_only=True):
+    """The store refused or did not answer a maintenance operation; reported once until it succeeds."""
 
-    level: ClassVar[Level] = "warning"
-    sentence: ClassVar[str] = "chore failed"
+    level: ClassVar[LogLevel] = "warning"
+    sentence: ClassVar[str] = "maintenance failed"
 
-    chore: str
+    operation: str
     error: str
     message: str
 
 
-class ChoreBroke(WorkerEvent, frozen=True, kw_only=True):
-    """A chore ended by an error that is no outage, and is tried again: a bug, please report it."""
+class MaintenanceCrashed(WorkerEvent, frozen=True, kw_only=True):
+    """A maintenance operation raised an unexpected error and is retried; this is a bug, please report it."""
 
-    level: ClassVar[Level] = "error"
-    sentence: ClassVar[str] = "chore broke"
+    level: ClassVar[LogLevel] = "error"
+    sentence: ClassVar[str] = "maintenance crashed"
 
-    chore: str
+    operation: str
     error: str
     message: str
     traceback: str
 
 
 class JobsDroppedEarly(WorkerEvent, frozen=True, kw_only=True):
-    """`jobs` of the last hour were dropped by count before their age was over; once an hour and queue."""
+    """In the last hour a queue's limit by count deleted `jobs` finished jobs before their age limit."""
 
-    level: ClassVar[Level] = "warning"
-    sentence: ClassVar[str] = "ended jobs dropped by count before their age was over"
+    level: ClassVar[LogLevel] = "warning"
+    sentence: ClassVar[str] = "finished jobs dropped by count before their retention ended"
 
     queue: str
     jobs: int
 
 
 class ListenerFailed(Event, frozen=True, kw_only=True):
-    """A listener raised while it was told of the event `about`; once per listener."""
+    """A listener raised an error while it handled the event `about`; reported once per listener."""
 
-    level: ClassVar[Level] = "error"
-    sentence: ClassVar[str] = "listener failed; what else it raises is not told"
+    level: ClassVar[LogLevel] = "error"
+    sentence: ClassVar[str] = "listener failed; its further errors are not logged"
 
     listener: str
     about: str
@@ -208,7 +208,7 @@ class ListenerFailed(Event, frozen=True, kw_only=True):
 
 
 class AlertSent(WorkerEvent, frozen=True, kw_only=True):
-    """That the store is lost, or back, was told to people by `channel`: directly, not by a job."""
+    """A worker sent an alert about a lost or recovered store through `channel`, without a job."""
 
     sentence: ClassVar[str] = "alert sent"
 
@@ -216,12 +216,72 @@ class AlertSent(WorkerEvent, frozen=True, kw_only=True):
     title: str
 
 
-class AlertNotSent(WorkerEvent, frozen=True, kw_only=True):
-    """That the store is lost, or back, could not be told by `channel`; it is tried again."""
+class AlertSendFailed(WorkerEvent, frozen=True, kw_only=True):
+    """An alert about a lost or recovered store could not be sent through `channel`; it is retried."""
 
-    level: ClassVar[Level] = "error"
+    level: ClassVar[LogLevel] = "error"
     sentence: ClassVar[str] = "alert not sent"
 
     channel: str
     error: str
     message: str
+
+
+class PoolClosed(PoolEvent, frozen=True, kw_only=True):
+    """A refusal, number `times` in a row, closed a pool until the wall time `until` (None: no end)."""
+
+    level: ClassVar[LogLevel] = "warning"
+    sentence: ClassVar[str] = "pool closed"
+
+    reason: str
+    unit: str | None
+    until: float | None
+    times: int
+    text: str
+
+
+class PoolProbed(PoolEvent, frozen=True, kw_only=True):
+    """The call of `job` probes a closed pool alone; other calls follow if this call succeeds."""
+
+    sentence: ClassVar[str] = "pool probed"
+
+    reason: str
+
+
+class PoolOpened(PoolEvent, frozen=True, kw_only=True):
+    """A pool that was closed since `since` (wall time) opened; `ramp`: it opens slowly."""
+
+    sentence: ClassVar[str] = "pool opened"
+
+    reason: str
+    since: float
+    ramp: bool
+
+
+class PoolLimitLowered(PoolEvent, frozen=True, kw_only=True):
+    """The provider allows less than declared. `amounts`: the lower limits from now on, by limit name."""
+
+    level: ClassVar[LogLevel] = "warning"
+    sentence: ClassVar[str] = "pool limit lowered"
+
+    amounts: dict[str, float]
+
+
+class FeedbackProblem(AttemptEvent, frozen=True, kw_only=True):
+    """A handler reported usage that cannot be counted, or a function that classifies answers failed."""
+
+    level: ClassVar[LogLevel] = "warning"
+    sentence: ClassVar[str] = "feedback problem"
+    is_log_throttled: ClassVar[bool] = True
+
+    problem: str
+
+
+class UnreservedCall(AttemptEvent, frozen=True, kw_only=True):
+    """A handler made more calls than its job reserved; the pool counts them. Once per pool and worker."""
+
+    level: ClassVar[LogLevel] = "warning"
+    sentence: ClassVar[str] = "more calls than reserved"
+
+    pool: str
+    key: str | None

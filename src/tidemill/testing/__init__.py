@@ -1,48 +1,52 @@
-"""For tests: time that is computed, randomness that can be replayed, and the suite every store must pass.
+"""Test kit: run jobs in memory, in virtual time, with reproducible randomness.
 
-`kit` puts an application on a fresh store in memory for a test and runs its jobs by hand; `inline` runs
-each job where it is enqueued. The pytest plugin (`@pytest.mark.tidemill`, the fixture `tidemill_kit`)
-is installed with the package.
+Choose the tool by what you test:
 
-`run_virtual` runs a whole application in virtual time: a handler that sleeps for a day, a
-retry after an hour, a lease that runs out, all in milliseconds. `ManualClock` is for tests
-without an event loop. `tidemill.testing.conformance` is imported by the tests of a store.
+- `kit` replaces the application's store by an empty one in memory. The test decides when jobs run.
+- `inline` runs each job in the call that enqueues it. Use it if jobs are not the subject of the test.
+- `run_virtual` runs a coroutine in virtual time. A sleep of a day or a retry after an hour takes
+  milliseconds.
+- `ManualClock` is a clock for tests without an event loop.
+- `tidemill.testing.simulator` simulates the APIs of providers, with quotas, refusals and bills.
+- `tidemill.testing.conformance` is the test suite that every store must pass.
+
+The package includes a pytest plugin: the mark `@pytest.mark.tidemill` runs an async test in virtual
+time, and the fixture `tidemill_kit` returns a kit.
 """
 
 from __future__ import annotations
 
-from tidemill.testing.inlining import inline
-from tidemill.testing.kits import AsyncKit, Kit, UnexpectedFailure, kit
-from tidemill.testing.manual import ManualClock, SeededEntropy
-from tidemill.testing.place import NotRun
-from tidemill.testing.refusals import NotInVirtualTime
-from tidemill.testing.virtual import (
-    START,
-    VirtualClock,
+from tidemill.testing.clocks import ManualClock, SeededEntropy, VirtualClock
+from tidemill.testing.inline_mode import inline
+from tidemill.testing.kit import AsyncKit, Kit, UnexpectedFailure, kit
+from tidemill.testing.kit_environment import JobNotRun
+from tidemill.testing.virtual_loop import (
+    START_TIME,
+    UnsupportedInVirtualTime,
     VirtualDeadlock,
     VirtualLoop,
     VirtualStandstill,
     run_virtual,
 )
-from tidemill.testing.virtual_processes import Process, current_process, die
+from tidemill.testing.virtual_processes import VirtualProcess, current_process, kill_current_process
 
 __all__ = [
-    "START",
+    "START_TIME",
     "AsyncKit",
+    "JobNotRun",
     "Kit",
     "ManualClock",
-    "NotInVirtualTime",
-    "NotRun",
-    "Process",
     "SeededEntropy",
     "UnexpectedFailure",
+    "UnsupportedInVirtualTime",
     "VirtualClock",
     "VirtualDeadlock",
     "VirtualLoop",
+    "VirtualProcess",
     "VirtualStandstill",
     "current_process",
-    "die",
     "inline",
+    "kill_current_process",
     "kit",
     "run_virtual",
 ]

@@ -1,10 +1,9 @@
-"""Processes that can die or freeze at any await, inside one virtual-time event loop.
+"""Virtual processes inside one virtual event loop. A test can kill or pause a process at any await.
 
-Everything a process starts (tasks, timers, callbacks) inherits its context, and the loop
-asks each handle which process it belongs to before running it. So killing one needs no
-cooperation: its handles are dropped, no `finally` runs, nothing is cancelled, as with
-SIGKILL. Pausing keeps the handles back and runs them late, as with SIGSTOP.
-"""
+Tasks, timers and callbacks inherit the context of the process that starts them. Before the loop runs a
+callback, it checks the process of the callback. If the process was killed, the callback is dropped, as with
+SIGKILL: no `finally` block runs and nothing is cancelled. If the process is paused, the callback is delayed,
+as with SIGSTOP."""
 
 from __future__ import annotations
 
@@ -16,11 +15,13 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
 
-_CURRENT: contextvars.ContextVar[Process | None] = contextvars.ContextVar("virtual process", default=None)
+_CURRENT_PROCESS: contextvars.ContextVar[VirtualProcess | None] = contextvars.ContextVar(
+    "virtual process", default=None
+)
 
 
-class Process:
-    """Made by `VirtualLoop.spawn`."""
+class VirtualProcess:
+    """A virtual process, created by `VirtualLoop.spawn`. `steps` counts the callbacks that it has run."""
 
     def __init__(self, name: str, resume_later: Callable[[float, Callable[[], None]], object]) -> None:
         self.name = name
@@ -30,7 +31,7 @@ class Process:
         self._pauses = 0
         self._held: deque[asyncio.Handle] = deque()
         self._tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
-        self.remains: list[asyncio.Task[Any]] = []
+        self.dead_tasks: list[asyncio.Task[Any]] = []
         self._at_step: dict[int, Callable[[], None]] = {}
         self._at_death: list[Callable[[], None]] = []
 
@@ -43,32 +44,34 @@ class Process:
         return self._pauses > 0
 
     def kill(self) -> None:
-        """Nothing of the process runs from the next await on."""
+        """Kills the process. Code that waits never continues; running code stops at its next await."""
         if not self.alive:
             return
         self.alive = False
         self._held.clear()
         self._at_step.clear()
-        # Kept until the loop closes: a coroutine that is collected runs its finally blocks.
-        self.remains.extend(self._tasks)
+        # Kept until the loop closes: garbage collection of a coroutine would run its finally blocks.
+        self.dead_tasks.extend(self._tasks)
         for notice in self._at_death:
             notice()
 
     def pause(self, seconds: float) -> None:
-        """Nothing of the process runs for that long; what came due meanwhile runs then, in order."""
+        """Pauses the process for `seconds`. Callbacks that come due meanwhile run afterwards, in order."""
         if self.alive:
             self._pauses += 1
             self._resume_later(seconds, self._resume)
 
     def at_step(self, step: int, action: Callable[[], None]) -> None:
-        """Call `action` when `steps` reaches that number: between any two awaits, timed or not."""
+        """Calls `action` when the process has run `step` callbacks of the event loop. With this, a test can
+        act between any two awaits of the process."""
         self._at_step[step] = action
 
-    def at_death(self, notice: Callable[[], None]) -> None:
-        """Call `notice` when the process is killed: what its parent or its children see of it."""
+    def on_kill(self, notice: Callable[[], None]) -> None:
+        """Registers `notice`, a function that is called when the process is killed. A test uses it to
+        simulate a parent or child process that reacts to the death."""
         self._at_death.append(notice)
 
-    def adopt(self, task: asyncio.Task[Any]) -> None:
+    def add_task(self, task: asyncio.Task[Any]) -> None:
         self._tasks.add(task)
 
     def hold(self, handle: asyncio.Handle) -> None:
@@ -83,61 +86,64 @@ class Process:
         if self._at_step and (action := self._at_step.pop(self.steps, None)):
             action()
 
-    def bury(self) -> None:
-        """Close what a killed process left behind, once nobody is watching."""
-        bury(self.remains)
-        self.remains.clear()
+    def close_dead_tasks(self) -> None:
+        """Closes the remaining tasks of a killed process, after the test has ended."""
+        close_dead_tasks(self.dead_tasks)
+        self.dead_tasks.clear()
 
     def _resume(self) -> None:
         self._pauses -= 1
 
 
-def current_process() -> Process | None:
-    """The process the running code belongs to; None outside of all of them."""
-    return _CURRENT.get()
+def current_process() -> VirtualProcess | None:
+    """Returns the process of the running code, or None outside of all processes."""
+    return _CURRENT_PROCESS.get()
 
 
-def owner_of(context: contextvars.Context | None) -> Process | None:
-    return _CURRENT.get() if context is None else context.get(_CURRENT)
+def process_of_context(context: contextvars.Context | None) -> VirtualProcess | None:
+    return _CURRENT_PROCESS.get() if context is None else context.get(_CURRENT_PROCESS)
 
 
-def context_of(process: Process | None) -> contextvars.Context:
-    """A context for code that runs in that process, whoever starts it."""
+def context_for_process(process: VirtualProcess | None) -> contextvars.Context:
+    """Returns a copy of the current context. Code that runs in it belongs to `process`, or to no process if
+    None."""
     context = contextvars.copy_context()
-    context.run(_CURRENT.set, process)
+    context.run(_CURRENT_PROCESS.set, process)
     return context
 
 
-async def die() -> None:
-    """Kill the process this is awaited in. Does not return."""
-    process = _CURRENT.get()
+async def kill_current_process() -> None:
+    """Kills the process of the caller. Does not return."""
+    process = _CURRENT_PROCESS.get()
     if process is None:
-        raise RuntimeError("die() was awaited outside of every virtual process")
+        raise RuntimeError("kill_current_process was awaited outside of every virtual process")
     process.kill()
     await asyncio.get_running_loop().create_future()
 
 
-def bury(tasks: list[asyncio.Task[Any]]) -> None:
-    """Close tasks that will never run again, without the noise of tasks that were forgotten."""
+def close_dead_tasks(tasks: list[asyncio.Task[Any]]) -> None:
+    """Closes tasks that will never run again, without asyncio's warnings about pending tasks."""
     for task in tasks:
         if not task.done():
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - the only switch
-            _close(task)
+            _close_task(task)
 
 
-def _close(task: asyncio.Task[Any]) -> None:
-    """From the inside out: a coroutine whose `finally` awaits survives being closed from outside,
-    is dropped by its caller, and complains when it is collected."""
+def _close_task(task: asyncio.Task[Any]) -> None:
+    """Closes the coroutines of a task, from the innermost to the outermost.
+
+    If only the outermost were closed, an inner coroutine with an await in its `finally` block would stay
+    open. Python would print a warning when it is garbage collected."""
     outermost: Any = task.get_coro()
-    # Every await in a finally block survives one try; so many are a loop, not a block.
+    # Each await in a finally block survives one close. After this number of closes it is a loop.
     for _ in range(1000):
         if outermost.cr_frame is None:
             return
-        with contextlib.suppress(BaseException):  # the last words of the dead
-            _innermost(outermost).close()
+        with contextlib.suppress(BaseException):  # errors from finally blocks of a killed process
+            _innermost_coroutine(outermost).close()
 
 
-def _innermost(coroutine: Any) -> Any:
+def _innermost_coroutine(coroutine: Any) -> Any:
     awaited = coroutine.cr_await
     while getattr(awaited, "cr_frame", None) is not None:
         coroutine, awaited = awaited, awaited.cr_await

@@ -1,29 +1,27 @@
 """The HTTP API and the dashboard.
 
-`serving` turns one table of routes into an ASGI application: Tidemill's API (`api`), its pages (`pages`) and
-whatever an application added (`app.web`). Each request passes the gate, is read into the types its route
-names, handled, and answered; whatever goes wrong is a problem document. Pages that are looked at are kept
-up to date by `live`.
-"""
+`asgi` builds an ASGI application from the API routes (`api`), the pages (`pages`) and the routes that an
+application adds (`app.web`). It authenticates each request, parses it into the types of its route, calls the
+handler and sends the response. An error becomes a problem document, or an error page in a browser.
+`live_views` keeps open pages up to date."""
 
 from __future__ import annotations
 
-from tidemill.seam.answers import Event, Events, Go, Page, Text
-from tidemill.seam.refusals import Problem, Refused
-from tidemill.seam.roles import Role, Who
-from tidemill.web.asked import Asked
-from tidemill.web.serving import dashboard
+from tidemill.routing.problems import HTTPError, Problem
+from tidemill.routing.routes import EventStream, PageResponse, Redirect, Role, StreamEvent, TextResponse, User
+from tidemill.web.asgi import dashboard
+from tidemill.web.request import RouteRequest
 
 __all__ = [
-    "Asked",
-    "Event",
-    "Events",
-    "Go",
-    "Page",
+    "EventStream",
+    "HTTPError",
+    "PageResponse",
     "Problem",
-    "Refused",
+    "Redirect",
     "Role",
-    "Text",
-    "Who",
+    "RouteRequest",
+    "StreamEvent",
+    "TextResponse",
+    "User",
     "dashboard",
 ]

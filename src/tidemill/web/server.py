@@ -1,4 +1,4 @@
-"""The server in which the dashboard runs, beside whatever else this process does."""
+"""Runs the dashboard in a uvicorn server inside this process."""
 
 from __future__ import annotations
 
@@ -14,28 +14,30 @@ import uvicorn
 
 from tidemill.app import Tidemill
 from tidemill.errors import ConfigurationError
-from tidemill.web.connections import Connections
-from tidemill.web.serving import Server
-from tidemill.web.sockets import SLOW
+from tidemill.web.asgi import Dashboard
+from tidemill.web.connection_limits import ConnectionLimiter
+from tidemill.web.streams import SEND_TIMEOUT_SECONDS
 
-TRIED = 20
-"""So many ports from the usual one on, when nobody said which."""
-LEAVE = 1
-"""Seconds that a request under way is given when the server stops; streams end at once."""
+MAX_PORTS_TRIED = 20
+"""Ports to try from the default one, if no port is configured."""
+SHUTDOWN_SECONDS = 1
+"""Seconds that running requests get when the server stops; streams end at once."""
 
-HEARD = 64 * 1024
-"""Bytes of a message by WebSocket, which nobody reads: longer ones end the connection."""
-
-
-_LOG = logging.getLogger("uvicorn.error")
-_ANSWERED = "ASGI callable returned without completing handshake."
-"""uvicorn calls it an error that a handshake was answered with a response: anybody could fill the log."""
+MAX_WEBSOCKET_MESSAGE_BYTES = 64 * 1024
+"""Messages from WebSocket clients are ignored; a longer one ends the connection."""
 
 
-class _Quiet(uvicorn.Server):
-    """Signals are for whoever runs it: a worker may have to drain first."""
+_UVICORN_LOG = logging.getLogger("uvicorn.error")
+_REFUSED_HANDSHAKE_MESSAGE = "ASGI callable returned without completing handshake."
+"""uvicorn logs a refused handshake as an error, so any client could fill the log."""
 
-    def __init__(self, config: uvicorn.Config, connections: Connections) -> None:
+
+class _UvicornServer(uvicorn.Server):
+    """A uvicorn server that does not handle signals. The process handles them, because a worker in the same
+    process may have to finish its jobs first. The server also closes connections that are too slow to send a
+    request."""
+
+    def __init__(self, config: uvicorn.Config, connections: ConnectionLimiter) -> None:
         super().__init__(config)
         self._connections = connections
 
@@ -49,13 +51,13 @@ class _Quiet(uvicorn.Server):
 
 
 @asynccontextmanager
-async def served(app: Tidemill, listening: socket.socket) -> AsyncIterator[None]:
-    """The dashboard answers on that socket while the block runs."""
-    server, connections = Server(app), Connections()
+async def serve_dashboard(app: Tidemill, listening: socket.socket) -> AsyncIterator[None]:
+    """Async context manager that serves the dashboard on the socket `listening` until its block ends."""
+    served, connections = Dashboard(app), ConnectionLimiter()
     config = uvicorn.Config(
-        server.starlette,
+        served.starlette,
         http=connections.protocol,
-        backlog=connections.accepted_at_once,
+        backlog=connections.accept_backlog,
         lifespan="off",
         log_config=None,
         log_level="warning",
@@ -63,67 +65,74 @@ async def served(app: Tidemill, listening: socket.socket) -> AsyncIterator[None]
         server_header=False,
         proxy_headers=bool(app.settings.value("web.proxies")),
         forwarded_allow_ips=list(app.settings.value("web.proxies")),
-        timeout_graceful_shutdown=LEAVE,
-        ws_max_size=HEARD,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        ws_max_size=MAX_WEBSOCKET_MESSAGE_BYTES,
         ws_per_message_deflate=False,
     )
-    runs = _Quiet(config, connections)
-    _LOG.addFilter(_is_told)
-    running = asyncio.create_task(runs.serve([listening]), name="tidemill web")
-    counting = asyncio.create_task(app.tally.keep_telling(await app.client.store()), name="tidemill tally")
+    uvicorn_server = _UvicornServer(config, connections)
+    _UVICORN_LOG.addFilter(_is_relevant)
+    running = asyncio.create_task(uvicorn_server.serve([listening]), name="tidemill web")
+    counting = asyncio.create_task(
+        app.snapshot_writer.write_periodically(await app.client.store()), name="tidemill metrics"
+    )
     try:
         yield
     finally:
-        runs.should_exit = True
-        server.close()
+        uvicorn_server.should_exit = True
+        served.close()
         await running
         counting.cancel()
         await asyncio.gather(counting, return_exceptions=True)
-        _LOG.removeFilter(_is_told)
+        _UVICORN_LOG.removeFilter(_is_relevant)
 
 
-def _is_told(record: logging.LogRecord) -> bool:
-    return record.msg != _ANSWERED
+def _is_relevant(record: logging.LogRecord) -> bool:
+    return record.msg != _REFUSED_HANDSHAKE_MESSAGE
 
 
-def listen(host: str, port: int, *, chosen: bool) -> socket.socket:
-    """Bound before anything else begins: a port that is taken is told at once. One that nobody `chosen` may
-    be the next free one."""
-    for candidate in range(port, port + (1 if chosen else TRIED)):
+def listen(host: str, port: int, *, port_is_fixed: bool) -> socket.socket:
+    """Returns a socket that listens on `host` and `port`. It is opened before anything else starts, so that a
+    used port fails at once.
+
+    `port_is_fixed=False`: up to 20 ports from `port` are tried. Raises ConfigurationError if no port can be
+    used."""
+    for candidate in range(port, port + (1 if port_is_fixed else MAX_PORTS_TRIED)):
         try:
-            return _bound(host, candidate)
+            return _bind(host, candidate)
         except OSError as error:
-            why = error
-    field = "port" if why.errno in (errno.EADDRINUSE, errno.EACCES) else "host"
+            last_error = error
+    field = "port" if last_error.errno in (errno.EADDRINUSE, errno.EACCES) else "host"
     raise ConfigurationError(
-        f"{field}: {host}:{port} cannot be listened on ({why.strerror}); choose another with --{field}"
+        f"{field}: {host}:{port} cannot be listened on ({last_error.strerror}); choose another with --{field}"
     )
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int) -> socket.socket:
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    found = socket.socket(family, kind, protocol)
+    listening = socket.socket(family, kind, protocol)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        _let_go_of_who_does_not_read(found)
-        found.bind(address)
-        found.listen(socket.SOMAXCONN)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _set_send_timeout(listening)
+        listening.bind(address)
+        listening.listen(socket.SOMAXCONN)
     except BaseException:
-        found.close()
+        listening.close()
         raise
-    found.setblocking(False)
-    return found
+    listening.setblocking(False)
+    return listening
 
 
-def _let_go_of_who_does_not_read(listening: socket.socket) -> None:
-    """Nothing else ends a connection that somebody holds open without reading: what is to be sent first keeps
-    it from being closed. Connections have it from the socket that listens; only Linux can."""
+def _set_send_timeout(listening: socket.socket) -> None:
+    """Sets a socket option that closes a connection if its client does not read for 30 seconds. Otherwise
+    unsent data would keep the connection open forever.
+
+    Accepted connections inherit the option from the listening socket. Only Linux has the option."""
     if sys.platform == "linux":
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(SLOW * 1000))
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(SEND_TIMEOUT_SECONDS * 1000))
 
 
-def address_of(listening: socket.socket, host: str) -> str:
-    """As a browser on this machine asks for it."""
+def browser_url(listening: socket.socket, host: str) -> str:
+    """Returns the address for a browser on this machine."""
     port = listening.getsockname()[1]
     everywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}  # noqa: S104 - compared, not bound
     shown = everywhere.get(host, f"[{host}]" if ":" in host else host)

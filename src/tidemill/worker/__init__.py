@@ -1,23 +1,23 @@
-"""The worker: one actor per file.
+"""The worker: claims jobs, runs them and settles their outcomes.
 
-    store ◀── pump ── settler     settles what ended and claims what comes next, in few trips
-                │ └── producer    how many jobs, of which queues; pace: how far ahead
-                ▼
-             executor             one task per attempt
-                │ ├── handling    other ways to call a handler; runners: threads and processes
-                │ ├── judging     what becomes of an attempt that did not just return
-                │ └── stopping    timeouts and lost claims; deadlines: one timer for all of them
-                ▼
-              hands ◀── heartbeat renews all that is held, from a thread of its own
+A job passes through these modules, in this order:
 
-Beside them: bell (sleeping until there is work), drain (stopping), admitter, reclaimer, pruner
-(chores, shared out by leader), and supervisor (several workers under one parent). What happens is
-told through the emitter; endings counts and tells how attempts ended. `crew` wires them, `worker`
-is what an application sees.
-"""
+- `dispatcher` is the main loop. It asks `claim_planner` how many jobs to claim, and from which
+  queues.
+- `settler` sends one request to the store, which settles outcomes and claims jobs.
+- `intake` turns each claimed job into an attempt.
+- `executor` runs the attempt. `invocation` calls the handler, in a thread or process if necessary.
+- `outcomes` turns a result or an error into an outcome. `cancellation` handles timeouts and lost
+  claims.
+- `outbox` collects the outcome and wakes the dispatcher, which settles it.
 
+The `heartbeat` renews the leases of all claimed jobs (`in_flight`) from a separate thread. `maintenance` runs
+the admitter, reclaimer, pruner, flow advancer and scheduler. Every worker runs the admitter; for each of the
+other services, `leadership` elects a worker. `drain` stops the worker. `supervisor` runs several worker
+processes under one parent. `runtime` builds the parts; `worker` has the public class."""
+
+from tidemill.worker.metrics import WorkerStats
 from tidemill.worker.options import WorkerOptions
-from tidemill.worker.stats import Stats
 from tidemill.worker.worker import Worker
 
-__all__ = ["Stats", "Worker", "WorkerOptions"]
+__all__ = ["Worker", "WorkerOptions", "WorkerStats"]

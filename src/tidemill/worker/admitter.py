@@ -1,4 +1,5 @@
-"""Turns requests written straight into the store into jobs, checked like any other enqueue."""
+"""Turns arrivals into jobs, with the same checks as an enqueue. An arrival is a row that another program
+wrote into the store."""
 
 from __future__ import annotations
 
@@ -8,24 +9,25 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tidemill.contract.jobs import Admission, Arrival, Refused
+from tidemill.contract.jobs import Admission, Arrival, RejectedArrival
 from tidemill.contract.store import Store
-from tidemill.core.job import Error, Group, NewJob, problem_with
-from tidemill.core.queues import HOUR
-from tidemill.core.transitions import UNKNOWN_TASK_PATIENCE
-from tidemill.core.uniqueness import Unique
+from tidemill.core.jobs import Error, JobGroup, NewJob, problem_with_group
+from tidemill.core.queues import HOUR_SECONDS
+from tidemill.core.transitions import UNKNOWN_TASK_SECONDS
+from tidemill.core.unique_keys import Unique
 from tidemill.errors import InvalidJob
-from tidemill.tasks.costs import needs_of
+from tidemill.tasks.costs import compute_needs
 from tidemill.tasks.definition import TaskDefinition
-from tidemill.tasks.payload import canonical
-from tidemill.worker.attempt import storable
-from tidemill.worker.translate import describe
+from tidemill.tasks.payload import canonical_json
+from tidemill.worker.attempt import replace_unstorable
+from tidemill.worker.outcomes import describe_error
 
-AT_ONCE = 500
+MAX_ARRIVALS_PER_PAGE = 500
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an arrival may ask for. `unique` is a key, or an object as `Unique` has it."""
+class ArrivalOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The options that an arrival may set. `delay` is in seconds and counts from the arrival; `at` is a wall
+    time. `unique` is a unique key, or an object with the fields of `Unique`."""
 
     queue: str | None = None
     priority: int | None = None
@@ -40,100 +42,112 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Admitter:
-    """An arrival of a task this worker does not know is left for another, and refused after a day,
-    of which this worker has seen an hour itself: a stepped clock alone refuses nothing."""
+    """Admits the arrivals whose task this worker knows. It leaves arrivals of other tasks in the store for
+    other workers.
+
+    An arrival whose task no worker knows is refused 24 hours after it arrived. The worker that refuses it
+    must also have seen it for at least one hour. So a wall clock that jumps forward does not cause an early
+    refusal."""
 
     def __init__(self, store: Store, tasks: Mapping[str, TaskDefinition]) -> None:
         self._store, self._tasks = store, tasks
         self.admitted = 0
-        self._seen = 0
+        self._last_seq = 0
         self._unknown: dict[int, float] = {}
-        self._unknown_this_round: dict[int, float] = {}
+        self._unknown_this_pass: dict[int, float] = {}
         self._loop = asyncio.get_running_loop()
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def admit(self) -> bool:
-        """One page, from where the last one ended: arrivals left for others hide nothing behind
-        them. True when more may be waiting. One at a time: who finds nothing left has counted what
-        the one before admitted."""
-        async with self._turn:
+        """Admits one page of at most 500 arrivals. Returns True if the page was full, because more arrivals
+        may wait.
+
+        After a full page the next call continues behind its last arrival; otherwise the next call starts at
+        the beginning. So arrivals that are left for other workers do not block later arrivals. Only one call
+        runs at a time. So when a call returns, the counter `admitted` includes all earlier calls."""
+        async with self._lock:
             return await self._admit_page()
 
     async def _admit_page(self) -> bool:
-        arrivals = await self._store.arrivals(AT_ONCE, self._seen)
-        self._seen = arrivals[-1].seq if len(arrivals) == AT_ONCE else 0
+        arrivals = await self._store.arrivals(MAX_ARRIVALS_PER_PAGE, self._last_seq)
+        self._last_seq = arrivals[-1].seq if len(arrivals) == MAX_ARRIVALS_PER_PAGE else 0
         self._note_unknown(arrivals)
         if not arrivals:
             return False
         now = (await self._store.read_clock()).wall
-        judged = [self._judge(arrival, now) for arrival in arrivals]
-        admissions = [admission for admission in judged if admission is not None]
+        decisions = [self._decide(arrival, now) for arrival in arrivals]
+        admissions = [admission for admission in decisions if admission is not None]
         if admissions:
             self.admitted += await self._store.admit(admissions)
-        return len(arrivals) == AT_ONCE
+        return len(arrivals) == MAX_ARRIVALS_PER_PAGE
 
     def _note_unknown(self, arrivals: Sequence[Arrival]) -> None:
-        """A round ends with a page that is not full: what it did not come across is gone."""
+        """Records when this worker first saw each arrival of an unknown task. `arrivals` is one page; a page
+        with fewer than 500 arrivals is the last. After the last page, the recorded times of arrivals that are
+        no longer in the store are deleted."""
         now = self._loop.time()
         for arrival in arrivals:
             if arrival.task not in self._tasks:
-                self._unknown_this_round[arrival.seq] = self._unknown.setdefault(arrival.seq, now)
-        if len(arrivals) < AT_ONCE:
-            self._unknown, self._unknown_this_round = self._unknown_this_round, {}
+                self._unknown_this_pass[arrival.seq] = self._unknown.setdefault(arrival.seq, now)
+        if len(arrivals) < MAX_ARRIVALS_PER_PAGE:
+            self._unknown, self._unknown_this_pass = self._unknown_this_pass, {}
 
-    def _judge(self, arrival: Arrival, now: float) -> Admission | None:
-        if self._loop.time() - self._unknown.get(arrival.seq, -math.inf) < HOUR:
+    def _decide(self, arrival: Arrival, now: float) -> Admission | None:
+        if self._loop.time() - self._unknown.get(arrival.seq, -math.inf) < HOUR_SECONDS:
             return None
-        return judge(arrival, self._tasks, now)
+        return decide_admission(arrival, self._tasks, now)
 
 
-def judge(arrival: Arrival, tasks: Mapping[str, TaskDefinition], now: float) -> Admission | None:
+def decide_admission(arrival: Arrival, tasks: Mapping[str, TaskDefinition], now: float) -> Admission | None:
     if not arrival.id:
-        arrival = msgspec.structs.replace(arrival, id=_own_id(arrival))
+        arrival = msgspec.structs.replace(arrival, id=_make_arrival_id(arrival))
     task = tasks.get(arrival.task)
     if task is None:
-        if now - arrival.arrived < UNKNOWN_TASK_PATIENCE:
+        if now - arrival.arrived < UNKNOWN_TASK_SECONDS:
             return None
-        return _refused(
+        return _refuse(
             arrival, "default", "UnknownTask", f"task: no worker knew {arrival.task!r} for 24 hours"
         )
     try:
-        options = msgspec.json.decode(arrival.options or b"{}", type=Options)
+        options = msgspec.json.decode(arrival.options or b"{}", type=ArrivalOptions)
     except Exception as error:  # noqa: BLE001 - too deep a nesting is a RecursionError
-        return _refused(arrival, task.queue, "InvalidJob", f"options: {error}".replace("`$.", "`"))
+        return _refuse(arrival, task.queue, "InvalidJob", f"options: {error}".replace("`$.", "`"))
     try:
         task.payload.check(arrival.payload)
-        arrival = msgspec.structs.replace(arrival, payload=canonical(arrival.payload))
+        arrival = msgspec.structs.replace(arrival, payload=canonical_json(arrival.payload))
     except Exception as error:  # noqa: BLE001 - a model's own validators may raise anything
-        return _refused(arrival, task.queue, "InvalidPayload", f"payload: {describe(error).message}")
-    return _accepted(arrival, task, options)
+        return _refuse(arrival, task.queue, "InvalidPayload", f"payload: {describe_error(error).message}")
+    return _accept(arrival, task, options)
 
 
-def _own_id(arrival: Arrival) -> str:
-    """The same however often it is judged, so it still makes one job. Numbers begin anew in a store that
-    was copied: the time tells them apart."""
+def _make_arrival_id(arrival: Arrival) -> str:
+    """Returns the job id for an arrival that has no id. Repeated calls return the same id, so an arrival
+    creates only one job.
+
+    The id contains the sequence number and the arrival time. The sequence number alone is not enough, because
+    sequence numbers restart in a copied store."""
     return f"arrival-{arrival.seq}-{arrival.arrived:.3f}"
 
 
-def _accepted(arrival: Arrival, task: TaskDefinition, options: Options) -> Admission:
+def _accept(arrival: Arrival, task: TaskDefinition, options: ArrivalOptions) -> Admission:
     queue = options.queue or task.queue
     if len(arrival.payload) > task.max_bytes:
         sentence = f"payload: has {len(arrival.payload)} bytes, the task takes at most {task.max_bytes}"
-        return _refused(arrival, task.queue, "PayloadTooLarge", sentence)
+        return _refuse(arrival, task.queue, "PayloadTooLarge", sentence)
     try:
-        job = _job(arrival, task, options)
-        problem = problem_with(Group(queue, (job,)))
+        job = _build_job(arrival, task, options)
+        problem = problem_with_group(JobGroup(queue, (job,)))
     except InvalidJob as error:
-        return _refused(arrival, task.queue, "InvalidJob", str(error))
+        return _refuse(arrival, task.queue, "InvalidJob", str(error))
     except Exception as error:  # noqa: BLE001 - the task's own key functions may raise anything
-        described = describe(error)
-        return _refused(arrival, task.queue, described.type, f"key or unique: {described.message}")
+        described = describe_error(error)
+        return _refuse(arrival, task.queue, described.type, f"key or unique: {described.message}")
     if problem:
-        return _refused(arrival, task.queue, "InvalidJob", problem)
+        return _refuse(arrival, task.queue, "InvalidJob", problem)
     return Admission(arrival, queue, job)
 
 
-def _job(arrival: Arrival, task: TaskDefinition, options: Options) -> NewJob:
+def _build_job(arrival: Arrival, task: TaskDefinition, options: ArrivalOptions) -> NewJob:
     arguments = task.payload.by_name(*task.payload.decode_strictly(arrival.payload))
     unique: Unique | str | None = options.unique
     if unique is None and task.unique is not None:
@@ -145,7 +159,7 @@ def _job(arrival: Arrival, task: TaskDefinition, options: Options) -> NewJob:
         raise TypeError(f"the task's key is {key!r}, which is not text")
     if not isinstance(unique, str | Unique | None):
         raise TypeError(f"the task's unique is {unique!r}, which is neither a Unique nor text")
-    # A delay counts from the arrival, not from when a worker got round to it.
+    # A delay counts from the arrival, not from its admission.
     at = options.at if options.at is not None or not options.delay else arrival.arrived + options.delay
     return NewJob(
         id=arrival.id,
@@ -160,10 +174,12 @@ def _job(arrival: Arrival, task: TaskDefinition, options: Options) -> NewJob:
         unique=Unique(unique) if isinstance(unique, str) else unique,
         trace=options.trace,
         tags=options.tags,
-        needs=needs_of(task, arguments) if task.pools else (),
+        needs=compute_needs(task, arguments) if task.pools else (),
         batching=None if task.batch is None else task.batch.together,
     )
 
 
-def _refused(arrival: Arrival, queue: str, kind: str, sentence: str) -> Admission:
-    return Admission(arrival, queue, Refused(queue=queue, error=Error(kind, storable(sentence))))
+def _refuse(arrival: Arrival, queue: str, kind: str, sentence: str) -> Admission:
+    return Admission(
+        arrival, queue, RejectedArrival(queue=queue, error=Error(kind, replace_unstorable(sentence)))
+    )

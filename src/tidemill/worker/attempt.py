@@ -1,4 +1,4 @@
-"""One claimed job in the worker's hands, from the claim to the store's answer."""
+"""One attempt in this worker: a claimed job, from its claim until the store has answered its settlement."""
 
 from __future__ import annotations
 
@@ -13,41 +13,45 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from tidemill.contract.reader import LOG_LINES
-from tidemill.core.claims import Claimed, Settlement
+from tidemill.contract.reader import LOG_LINES_PER_ATTEMPT
+from tidemill.core.claims import ClaimedJob, Settlement
 from tidemill.core.outcomes import Outcome
-from tidemill.tasks.classifiers import Classifiers
 from tidemill.tasks.definition import TaskDefinition
-from tidemill.tasks.metering import Meter
-from tidemill.tasks.pools import classifiers_of
-from tidemill.worker.spending import Metering, Spending
+from tidemill.tasks.pools import Classifiers, classifiers_of
+from tidemill.tasks.usage import UsageMeter
+from tidemill.worker.usage import AttemptEnvironment, AttemptUsage
 
 if TYPE_CHECKING:
-    from tidemill.tasks.steps import Steps
-    from tidemill.tasks.transactions import Transaction
-    from tidemill.worker.stepping import Stepping
-
-_FIRST_STEP = threading.Lock()
-LINGER = 5.0
-"""How long after its timeout or cancellation an attempt may take to clean up, its lease renewed."""
+    from tidemill.tasks.context import JobTransaction
+    from tidemill.tasks.steps import StepRunner
+    from tidemill.worker.checkpoints import WorkerCheckpoints
 
 
-class Stop(Enum):
-    """Why a running attempt was cancelled by its worker."""
+_CHECKPOINTS_LOCK = threading.Lock()
+CLEANUP_SECONDS = 5.0
+"""Seconds an attempt may clean up after its timeout or cancellation; the worker renews its lease meanwhile.
+"""
+
+
+class CancelReason(Enum):
+    """Why the worker cancelled a running attempt."""
 
     TIMEOUT = "timeout"
     LOST = "lost"
     DRAIN = "drain"
 
 
-class News(msgspec.Struct, eq=False):
-    """What a handler said about its attempt and the store has not heard yet.
+class PendingReport(msgspec.Struct, eq=False):
+    """Progress and log lines of an attempt that were not sent to the store yet.
 
-    Handlers write from any thread, the heartbeat takes: a bounded deque needs no lock for that.
-    `unsent` and `sending` belong to the heartbeat alone, which keeps them until a beat got through;
-    in a long outage the oldest lines go, as they would in the store. A line is kept with the boot
-    time it was said at. `note` is the handler's latest, which a wait hides until it is over.
-    """
+    - `lines`: new log lines, each with the boot-clock time at which it was logged. Handlers append from
+      any thread, and the heartbeat takes the lines. A deque with a maximum length needs no lock for that.
+      If it is full, as in a long outage, the oldest lines are dropped.
+    - `progress`: a pair of fraction and note; None if there is nothing new.
+    - `unsent`, `sending`: the lines and the progress of a heartbeat that has not succeeded yet. Only the
+      heartbeat uses them.
+    - `note`: the handler's last note. While the handler waits for another job, a note about the wait is
+      shown instead."""
 
     lines: deque[tuple[float, str]]
     unsent: deque[tuple[float, str]]
@@ -60,7 +64,8 @@ class News(msgspec.Struct, eq=False):
         return bool(self.lines or self.unsent or self.progress is not None)
 
     def take(self) -> tuple[float | None, str | None] | None:
-        """Everything said so far; the lines are in `unsent`."""
+        """Moves new log lines to `unsent` and returns the progress to send. The progress is a pair of
+        fraction and note, or None if it has not changed."""
         while self.lines:
             self.unsent.append(self.lines.popleft())
         self.sending = self.progress
@@ -73,29 +78,35 @@ class News(msgspec.Struct, eq=False):
 
 
 class Attempt(msgspec.Struct, eq=False):
-    """`outcome` is set once: from then on the attempt is over for the store, whatever its code does.
-    `charged` becomes of its job instead when the pool has no patience left for overloads.
+    """A claimed job and the state of its run.
 
-    `lingers` marks an attempt whose thread goes on after its outcome (it cannot be killed): it
-    keeps its slot until the thread ends. `begun` marks one whose task has taken its first step:
-    a task cancelled before that never runs at all, and would never give its slot back.
-    An attempt is the reporter its `Context` talks to; `notify` tells the heartbeat of news, `boot` is
-    the clock that dates its lines. `spending` is about its pools, and None while it has to do with none.
-    `stepping` about its steps, likewise.
-    `call` is the call of a batch task it is a member of: that is what runs, and what is stopped.
-    `committed` is the outcome that went to the store in a transaction of the handler's: it stands, whatever
-    the handler does after it.
-    `leased_until` is how long the store lets the worker hold the job at least, by the boot clock. `expired`
-    marks an attempt that was not started because that time was over.
-    """
+    - `notify` wakes the heartbeat after a new report. `boot` returns the boot-clock time, with which log
+      lines are dated.
+    - `begun` is True once the asyncio task of the attempt runs. If a task is cancelled before that, its
+      code never runs, so the code cannot free the slot.
+    - `leased_until` is the boot-clock time until which the lease certainly lasts. `expired` is True if
+      the attempt was not started because its lease had ended.
+    - `stop` is the reason why the worker cancelled the attempt, None if it did not.
+    - `outcome` is set once. From then on the attempt has ended for the store, even if its code still
+      runs.
+    - `charged` is an outcome that costs an attempt. The store uses it instead of `outcome` if the pool
+      has already excused as many overloads of the provider as it may (its overload budget).
+    - `committed` is the outcome that `ctx.transaction()` wrote. It takes precedence over any later
+      outcome.
+    - `thread_running` is True while the handler's thread continues after the outcome. A thread cannot be
+      killed, so the attempt keeps its slot until the thread ends.
+    - `report` holds progress and log lines that were not sent yet.
+    - `usage` is None while the attempt uses no pools. `checkpoint_store` is None while it has no steps.
+    - `batch` is the batch attempt to which this attempt belongs. The batch attempt runs and is cancelled
+      as a whole."""
 
-    shared: ClassVar[bool] = False
+    is_batch: ClassVar[bool] = False
 
-    job: Claimed
+    job: ClaimedJob
     definition: TaskDefinition | None
     notify: Callable[[], None]
     boot: Callable[[], float]
-    metering: Metering
+    environment: AttemptEnvironment
     task: asyncio.Task[None] | None = None
     begun: bool = False
     started: float = 0.0
@@ -103,14 +114,14 @@ class Attempt(msgspec.Struct, eq=False):
     deadline: float = math.inf
     leased_until: float = math.inf
     expired: bool = False
-    stop: Stop | None = None
+    stop: CancelReason | None = None
     outcome: Outcome | None = None
     charged: Outcome | None = None
-    lingers: bool = False
-    news: News | None = None
-    spending: Spending | None = None
-    call: Attempt | None = None
-    stepping: Stepping | None = None
+    thread_running: bool = False
+    report: PendingReport | None = None
+    usage: AttemptUsage | None = None
+    batch: Attempt | None = None
+    checkpoint_store: WorkerCheckpoints | None = None
     committed: Outcome | None = None
 
     @property
@@ -119,87 +130,96 @@ class Attempt(msgspec.Struct, eq=False):
         return self.job.timeout or self.definition.timeout
 
     @property
-    def has_news(self) -> bool:
-        return self.news is not None and self.news.pending
+    def has_report(self) -> bool:
+        return self.report is not None and self.report.pending
 
     @property
     def is_leased(self) -> bool:
-        """False when another worker may have the job: this one was stopped, or could not renew its lease."""
+        """True until the lease ends on this worker's boot clock. Afterwards another worker may hold the job,
+        because this worker was suspended or could not renew the lease."""
         return self.boot() <= self.leased_until
 
     def conclude(self, outcome: Outcome) -> None:
         self.outcome = self.committed or outcome
-        if self.spending is not None:
-            self.spending.end()
+        if self.usage is not None:
+            self.usage.end()
 
-    def settles(self) -> Sequence[Attempt]:
-        """Whose outcomes go to the store with this one's."""
+    def to_settle(self) -> Sequence[Attempt]:
+        """Returns the attempts to settle when this attempt has ended. For a single job this is the attempt
+        itself, for a batch its members that have an outcome."""
         return (self,)
 
     def seconds(self, now: float) -> float:
-        """How long it ran, or has been running."""
+        """Returns how many seconds the attempt ran, or has run until the event-loop time `now`. Returns 0 if
+        it has not begun."""
         return (self.ended or now) - self.started if self.begun else 0.0
 
     def progress(self, fraction: float, note: str | None) -> None:
-        news = self._news()
+        report = self._pending_report()
         if note is not None:
-            news.note = note = storable(note)
-        news.progress = (fraction, note)
+            report.note = note = replace_unstorable(note)
+        report.progress = (fraction, note)
         self.notify()
 
     def show_wait(self, note: str | None) -> None:
-        """Put the note of a wait in the place of the handler's; None puts the handler's back."""
-        news = self._news()
-        fraction = None if news.progress is None else news.progress[0]
-        news.progress = (fraction, note if note is not None else news.note or "")
+        """Shows `note`, which says what the attempt waits for, instead of the handler's own note. `note=None`
+        shows the handler's note again."""
+        report = self._pending_report()
+        fraction = None if report.progress is None else report.progress[0]
+        report.progress = (fraction, note if note is not None else report.note or "")
         self.notify()
 
     def log(self, line: str) -> None:
-        self._news().lines.append((self.boot(), storable(line)))
+        self._pending_report().lines.append((self.boot(), replace_unstorable(line)))
         self.notify()
 
     def cancelled(self) -> bool:
         return self.stop is not None
 
-    def tally(self) -> Spending:
-        """A job without pools has one when its handler asks for it."""
-        if self.spending is None:
-            self.spending = Spending(
-                self.metering, self.job, lambda: self.deadline, made=True, classifiers=self.classifiers
+    def usage_sink(self) -> AttemptUsage:
+        """Returns the usage record of the attempt. For a job without pools the first call creates it."""
+        if self.usage is None:
+            self.usage = AttemptUsage(
+                self.environment, self.job, lambda: self.deadline, made=True, classifiers=self.classifiers
             )
-        return self.spending
+        return self.usage
 
-    def meter(self) -> Meter:
-        return self.tally().meter
+    def meter(self) -> UsageMeter:
+        return self.usage_sink().meter
 
-    def keeper(self) -> Stepping:
-        """Few handlers have steps: what they need is loaded with the first. One for all threads of a handler:
-        it numbers the attempt's calls."""
-        if self.stepping is None:
-            from tidemill.worker.stepping import Stepping
+    def checkpoints(self) -> WorkerCheckpoints:
+        """Returns the object that reads and writes this attempt's checkpoints. The first call creates it,
+        because few handlers have steps.
 
-            with _FIRST_STEP:
-                self.stepping = self.stepping or Stepping(self.metering, self.job)
-        return self.stepping
+        All threads of a handler share this object, because it numbers the attempt's requests to the store."""
+        if self.checkpoint_store is None:
+            from tidemill.worker.checkpoints import WorkerCheckpoints
 
-    def steps(self) -> Steps:
+            with _CHECKPOINTS_LOCK:
+                self.checkpoint_store = self.checkpoint_store or WorkerCheckpoints(self.environment, self.job)
+        return self.checkpoint_store
+
+    def steps(self) -> StepRunner:
         if self.definition is not None and self.definition.batch is not None:
-            from tidemill.tasks.steps import refused_in_batch
+            from tidemill.tasks.steps import no_steps_in_batch_error
 
-            raise refused_in_batch()
-        return self.keeper().steps
+            raise no_steps_in_batch_error()
+        return self.checkpoints().steps
 
-    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        from tidemill.worker.committing import EndInWorker, transaction
+    def transaction(self) -> AbstractAsyncContextManager[JobTransaction]:
+        from tidemill.worker.transactional_settle import WorkerTransactionEnd, settle_in_transaction
 
         assert self.definition is not None  # noqa: S101 - an unknown task is never started
-        return transaction(self.metering.store, self.job, self.definition, EndInWorker(self))
+        return settle_in_transaction(
+            self.environment.store, self.job, self.definition, WorkerTransactionEnd(self)
+        )
 
-    def reserved(self, sent: float) -> None:
-        """Its claim took units for it, at that time of the loop or later."""
-        start_by = self.metering.start_by(self.job, sent)
-        self.spending = Spending(
-            self.metering,
+    def start_usage(self, sent: float) -> None:
+        """Creates the usage record for a job whose claim reserved units. `sent` is the earliest event-loop
+        time at which the store may have reserved them."""
+        start_by = self.environment.start_by(self.job, sent)
+        self.usage = AttemptUsage(
+            self.environment,
             self.job,
             lambda: self.deadline,
             start_by=start_by,
@@ -211,16 +231,19 @@ class Attempt(msgspec.Struct, eq=False):
         return None if self.definition is None else classifiers_of(self.definition.pools)
 
     def settlement(self, outcome: Outcome) -> Settlement:
-        job, spending = self.job, self.spending
-        spent = None if spending is None else spending.spent(outcome)
+        job, usage = self.job, self.usage
+        spent = None if usage is None else usage.spent(outcome)
         return Settlement(job.id, job.fence, job.claim, outcome, spent, self.charged)
 
-    def _news(self) -> News:
-        if self.news is None:
-            self.news = News(deque(maxlen=LOG_LINES), deque(maxlen=LOG_LINES))
-        return self.news
+    def _pending_report(self) -> PendingReport:
+        if self.report is None:
+            self.report = PendingReport(
+                deque(maxlen=LOG_LINES_PER_ATTEMPT), deque(maxlen=LOG_LINES_PER_ATTEMPT)
+            )
+        return self.report
 
 
-def storable(text: str) -> str:
-    """Text every store can keep: no lone surrogates, no NUL."""
+def replace_unstorable(text: str) -> str:
+    """Returns the text with lone surrogates and NUL characters replaced, because some stores cannot store
+    them."""
     return text.encode("utf-8", "replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")

@@ -1,83 +1,118 @@
-"""Stopping without losing or charging anything: first ask, then insist, then hand back."""
+"""Stops a worker without losing a job or charging an attempt. It waits for running handlers, then cancels
+them and releases their jobs, which means that other workers can claim them."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from tidemill.core.outcomes import Release
-from tidemill.telemetry.events import Draining, GraceOver, OutcomesUntold
-from tidemill.worker.attempt import LINGER, Stop
-from tidemill.worker.emitter import Emitter
+from tidemill.contract.store import Store
+from tidemill.core.outcomes import JobRelease
+from tidemill.errors import StoreError
+from tidemill.telemetry.events import GraceExpired, OutcomesUndelivered, WorkerDraining
+from tidemill.worker.attempt import CLEANUP_SECONDS, CancelReason
+from tidemill.worker.dispatcher import Dispatcher
+from tidemill.worker.event_emitter import EventEmitter
 from tidemill.worker.executor import Executor
-from tidemill.worker.hands import Hands
+from tidemill.worker.in_flight import InFlight
 
-TELL_WITHIN = 5.0
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
-INSIST_AFTER = 1.0
-"""A service manager and a terminal signal a whole process group, and a supervisor passes the signal
-on to its workers: what comes this soon after the first is the first once more."""
+OUTCOME_DELIVERY_SECONDS = 5.0
+SHUTDOWN_STORE_TIMEOUT_SECONDS = 2.0
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SECOND_SIGNAL_SECONDS = 1.0
+"""Signals this close to the first count as the first: service managers and terminals signal the whole
+process group, and a supervisor passes the signal on to its workers."""
 
 
 class Drain:
-    """`begin` lets what runs finish within the grace time; `hurry` ends that time now.
+    """The orderly stop of a worker. `begin` lets running jobs finish within `grace` seconds; `force` ends
+    this grace time at once.
 
-    A store that does not answer cannot keep a worker from stopping: `give_up` is called when all that
-    is left is telling it."""
+    After the grace time the remaining handlers are cancelled and their jobs are released. `gave_up` is set if
+    outcomes still cannot be settled after that. So a store that does not answer cannot keep the worker from
+    stopping."""
 
     def __init__(
         self,
-        hands: Hands,
+        in_flight: InFlight,
         executor: Executor,
-        emitter: Emitter,
+        dispatcher: Dispatcher,
+        emitter: EventEmitter,
         *,
         grace: float,
-        give_up: Callable[[], None],
     ) -> None:
-        self._hands, self._executor, self._emitter = hands, executor, emitter
-        self._give_up = give_up
-        self._grace = grace
-        self._hurried = asyncio.Event()
+        self._in_flight, self._executor, self._dispatcher = in_flight, executor, dispatcher
+        self._emitter, self._grace = emitter, grace
+        self.gave_up = asyncio.Event()
+        self._forced = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self) -> None:
-        if self._task is None:
-            self._task = asyncio.create_task(self._drain())
-            running = sum(attempt.outcome is None for attempt in self._hands.held.values())
-            self._emitter.worker_event(Draining, running=running, grace=self._grace)
+    @property
+    def begun(self) -> bool:
+        """True once the worker was asked to stop."""
+        return self._task is not None
 
-    def hurry(self) -> None:
-        self._hurried.set()
+    def begin(self) -> None:
+        """Stops claiming, releases jobs that have not started, and starts the grace time. Further calls do
+        nothing."""
+        if self._task is None:
+            self._dispatcher.stop_claiming()
+            self._executor.stop_starting()
+            self._task = asyncio.create_task(self._drain())
+            running = sum(attempt.outcome is None for attempt in self._in_flight.held.values())
+            self._emitter.worker_event(WorkerDraining, running=running, grace=self._grace)
+
+    def force(self) -> None:
+        """Ends the grace time now: running handlers are cancelled and their jobs are released. Begins the
+        drain if it has not begun."""
+        self._forced.set()
         self.begin()
 
     async def end(self) -> None:
+        """Stops the timer of the drain, because the worker has no more jobs to wait for."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _drain(self) -> None:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(self._grace):
-                await self._hurried.wait()
-        except TimeoutError:
-            pass
-        unfinished = [a for a in self._hands.held.values() if a.outcome is None]
-        self._emitter.worker_event(GraceOver, running=len(unfinished))
+                await self._forced.wait()
+        unfinished = [a for a in self._in_flight.held.values() if a.outcome is None]
+        self._emitter.worker_event(GraceExpired, running=len(unfinished))
         for attempt in unfinished:
-            self._executor.stop(attempt, Stop.DRAIN)
-        await asyncio.sleep(LINGER)
-        for attempt in list(self._hands.held.values()):
-            self._executor.abandon(attempt, Release())
-        await asyncio.sleep(TELL_WITHIN)
-        self._emitter.worker_event(OutcomesUntold, outcomes=len(self._hands.held))
-        self._give_up()
+            self._executor.stop(attempt, CancelReason.DRAIN)
+        await asyncio.sleep(CLEANUP_SECONDS)
+        for attempt in list(self._in_flight.held.values()):
+            self._executor.abandon(attempt, JobRelease())
+        await asyncio.sleep(OUTCOME_DELIVERY_SECONDS)
+        self._emitter.worker_event(OutcomesUndelivered, outcomes=len(self._in_flight.held))
+        self.gave_up.set()
+
+    async def release_everything(self, store: Store) -> None:
+        """Cancels all handlers and releases their jobs, so that other workers need not wait for the leases to
+        end. It is for a worker that was cancelled or has crashed; after a drain there are no jobs left.
+
+        A job whose thread still runs is not released. Other workers get it when its lease ends."""
+        held = self._in_flight.held
+        if not held:
+            return
+        self._executor.release_unstarted()
+        for attempt in held.values():
+            self._executor.stop(attempt, CancelReason.DRAIN)
+        await asyncio.sleep(0)  # cancels the handlers before the store gives their jobs to other workers
+        left = [attempt for attempt in held.values() if not (attempt.batch or attempt).thread_running]
+        settlements = [attempt.settlement(attempt.outcome or JobRelease()) for attempt in left]
+        with suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(SHUTDOWN_STORE_TIMEOUT_SECONDS):
+                await store.settle(settlements)
 
 
 class StopRequests:
-    def __init__(self, stop: Callable[[], None], hurry: Callable[[], None]) -> None:
-        self._stop, self._hurry = stop, hurry
+    def __init__(self, stop: Callable[[], None], force: Callable[[], None]) -> None:
+        self._stop, self._force = stop, force
         self._loop = asyncio.get_running_loop()
         self._first: float | None = None
 
@@ -85,19 +120,20 @@ class StopRequests:
         if self._first is None:
             self._first = self._loop.time()
             self._stop()
-        elif self._loop.time() - self._first >= INSIST_AFTER:
-            self._hurry()
+        elif self._loop.time() - self._first >= SECOND_SIGNAL_SECONDS:
+            self._force()
 
 
 @contextmanager
-def on_signals(stop: Callable[[], None], hurry: Callable[[], None]) -> Iterator[None]:
-    """The first SIGTERM or SIGINT drains; another, a second later or more, hands back at once."""
+def stop_on_signals(stop: Callable[[], None], force: Callable[[], None]) -> Iterator[None]:
+    """Calls `stop` on the first SIGTERM or SIGINT, and `force` on a signal that comes at least one second
+    later. The signal handlers are active inside the `with` block."""
     loop = asyncio.get_running_loop()
-    requests = StopRequests(stop, hurry)
-    for number in SIGNALS:
+    requests = StopRequests(stop, force)
+    for number in STOP_SIGNALS:
         loop.add_signal_handler(number, requests.received)
     try:
         yield
     finally:
-        for number in SIGNALS:
+        for number in STOP_SIGNALS:
             loop.remove_signal_handler(number)

@@ -1,253 +1,292 @@
-"""Says what the worker holds, renews it, and brings news of running attempts to the store.
-
-In production it lives in a thread with an event loop and a store handle of its own: a handler
-that blocks the worker's loop for a minute does not cost the worker its leases. What it learns
-(attempts that are no longer the worker's) is carried back to the worker's loop by `to_worker`.
-"""
+"""Renews the leases of claimed jobs and sends progress and log lines, usually from a separate thread."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 
+from tidemill.contract.coordination import WakeupListener, worker_topic
 from tidemill.contract.store import Store
-from tidemill.contract.wakeups import Listener, worker_topic
-from tidemill.core.claims import Heartbeat as Beat
-from tidemill.core.claims import Held, Said
+from tidemill.core.claims import Heartbeat, HeldJob, LogEntry
 from tidemill.errors import StoreError
-from tidemill.telemetry.events import HeartbeatBroke, HeartbeatFailed
-from tidemill.worker.attempt import LINGER, Attempt, Stop
-from tidemill.worker.bell import ARMED_FOR
-from tidemill.worker.emitter import Emitter, described, with_traceback
-from tidemill.worker.hands import Hands
-from tidemill.worker.options import WorkerOptions
-from tidemill.worker.stats import Stats
+from tidemill.telemetry.events import HeartbeatCrashed, HeartbeatFailed
+from tidemill.worker.attempt import CLEANUP_SECONDS, Attempt, CancelReason
+from tidemill.worker.claim_planner import ClaimPlanner
+from tidemill.worker.event_emitter import EventEmitter, error_fields, error_fields_with_traceback
+from tidemill.worker.executor import Executor
+from tidemill.worker.in_flight import InFlight
+from tidemill.worker.metrics import WorkerStats
+from tidemill.worker.options import REARM_SECONDS, WorkerOptions
+from tidemill.worker.outbox import Outbox, ReportBuffer
 
-NEWS_EVERY = 0.5
-RETRY_AFTER = 1.0
-"""A beat that failed is repeated soon: another whole period later a lease might be over."""
-LAST_NEWS_EVERY = 0.02
-"""An outcome waits for its attempt's last news, so that no line is lost; but a beat lists all that
-is held, so there are at most fifty of these a second."""
+REPORT_SECONDS = 0.5
+RETRY_SECONDS = 1.0
+"""Seconds until a failed heartbeat is repeated; after another whole period a lease might be over."""
+FINAL_REPORT_SECONDS = 0.02
+"""Seconds an outcome waits for its attempt's last report, so that no log line is lost. A heartbeat lists
+every claimed job, so there are at most fifty of these per second."""
 
 
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """How the worker shows up in the list of workers."""
+class WorkerIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """The worker's name, host and process id, as the list of workers shows them."""
 
     worker: str
     host: str = ""
     pid: int = 0
 
 
-class Heartbeat:
-    """`lose` is told which attempts are lost, `deliver` gets outcomes whose news has been sent."""
+class HeartbeatSender:
+    """Sends the heartbeats of a worker and handles the store's answers.
+
+    If the store answers that a claim is lost, the executor cancels the attempt. If an attempt has ended and
+    its last report is sent, the outbox gets the attempt. Executor and outbox belong to the worker's event
+    loop, so `to_worker` calls their methods on that loop."""
 
     def __init__(
         self,
-        identity: Identity,
+        identity: WorkerIdentity,
         options: WorkerOptions,
-        hands: Hands,
-        stats: Stats,
-        emitter: Emitter,
+        in_flight: InFlight,
+        stats: WorkerStats,
+        emitter: EventEmitter,
         *,
+        reports: ReportBuffer,
+        executor: Executor,
+        outbox: Outbox,
+        planner: ClaimPlanner,
         to_worker: Callable[..., Any],
-        lose: Callable[[list[Attempt]], None],
-        deliver: Callable[[list[Attempt]], None],
     ) -> None:
-        self._identity, self._options = identity, options
-        self._hands, self._stats, self._emitter = hands, stats, emitter
-        self._to_worker, self._lose, self._deliver = to_worker, lose, deliver
+        self._identity, self._options, self._planner = identity, options, planner
+        self._in_flight, self._stats, self._emitter = in_flight, stats, emitter
+        self._reports, self._executor, self._outbox, self._to_worker = reports, executor, outbox, to_worker
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake: asyncio.Event | None = None
-        self._last_words: deque[Attempt] = deque()
-        self._news = False
-        self._rung = False
+        self._is_urgent = False
         self._failing = False
-        self.also_serves: tuple[str, ...] = ()
-
-    def news(self) -> None:
-        """A handler said something. Called from any thread, so it only leaves a mark."""
-        if not self._news:
-            self._news = True
-            self._prod()
-
-    def last_news(self, attempt: Attempt) -> bool:
-        """Send what an ended attempt still has to say, then deliver its outcome. False: it has nothing.
-        Before the heartbeat's thread is up, its first beat is waited for."""
-        if not attempt.has_news:
-            return False
-        self._last_words.append(attempt)
-        self._prod()
-        return True
-
-    def _prod(self) -> None:
-        loop, wake = self._loop, self._wake
-        if loop is not None and wake is not None:
-            try:
-                loop.call_soon_threadsafe(wake.set)
-            except RuntimeError:  # it has just been closed: the worker is stopping
-                return
 
     async def run(self, store: Store) -> None:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
+        self._reports.attach(self._loop, self._wake)
         listener = store.listen([worker_topic(self._identity.worker)])
-        bell = asyncio.create_task(self._hear(listener, self._wake))
+        listening = asyncio.create_task(self._listen(listener, self._wake))
         try:
             while True:
                 await self._beat(store)
                 await self._until_next()
         finally:
-            self._loop = None
-            bell.cancel()
-            await asyncio.gather(bell, return_exceptions=True)
+            self._reports.detach()
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
             listener.close()
-            self._release_last_words()
+            self._put_reported(self._reports.take_final())
 
-    async def farewell(self, store: Store) -> None:
-        """A worker that holds nothing any more is off the list of workers at once."""
-        await store.extend(self._message(self._hands.received, [], lease=0.0))
+    async def sign_off(self, store: Store) -> None:
+        """Removes this worker from the list of workers at once. Call it only when the worker holds no
+        jobs."""
+        await store.extend(self._message(self._in_flight.received, [], lease=0.0))
 
-    async def _hear(self, listener: Listener, wake: asyncio.Event) -> None:
-        """A cancelled job rings: beat at once and learn which one."""
-        time, looked_away = asyncio.get_running_loop().time, False
+    async def _listen(self, listener: WakeupListener, wake: asyncio.Event) -> None:
+        """Waits for wake-ups of this worker and requests a heartbeat after each. Such a wake-up means that a
+        running job was cancelled."""
+        time, was_away = asyncio.get_running_loop().time, False
         while True:
             listener.arm()
             armed = time()
-            if looked_away:
-                self._ring(wake)
-            rung = await listener.wait(ARMED_FOR)
+            if was_away:
+                self._beat_at_once(wake)
+            woken = await listener.wait(REARM_SECONDS)
             listener.disarm()
-            if rung:
-                self._ring(wake)
-            # While its store is away a listener cannot be armed, and is woken at once. What rings while it
-            # rests for that is learned by a beat afterwards.
-            rest = armed + RETRY_AFTER - time()
-            looked_away = rung and rest > 0
-            if looked_away:
+            if woken:
+                self._beat_at_once(wake)
+            # During an outage a listener cannot be armed and returns at once. Wake-ups during this sleep are
+            # covered by a heartbeat after it.
+            rest = armed + RETRY_SECONDS - time()
+            was_away = woken and rest > 0
+            if was_away:
                 await asyncio.sleep(rest)
 
-    def _ring(self, wake: asyncio.Event) -> None:
-        self._rung = True
+    def _beat_at_once(self, wake: asyncio.Event) -> None:
+        self._is_urgent = True
         wake.set()
 
     async def _until_next(self) -> None:
         assert self._loop is not None  # noqa: S101 - running
         assert self._wake is not None  # noqa: S101 - running
         beaten = self._loop.time()
-        while (left := beaten + self._patience() - self._loop.time()) > 0:
+        while (left := beaten + self._wait_seconds() - self._loop.time()) > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await self._wake.wait()
             self._wake.clear()
 
-    def _patience(self) -> float:
-        """How long after the last beat the next one is due, as things stand."""
-        if self._rung:
+    def _wait_seconds(self) -> float:
+        """Returns the seconds between the last heartbeat and the next one; 0 if the next one must be sent
+        immediately."""
+        if self._is_urgent:
             return 0.0
-        if self._last_words:
-            return LAST_NEWS_EVERY
+        if self._reports.has_final:
+            return FINAL_REPORT_SECONDS
         usual = self._options.beat_every
         if self._failing:
-            return min(RETRY_AFTER, usual)
-        return min(NEWS_EVERY, usual) if self._news else usual
+            return min(RETRY_SECONDS, usual)
+        return min(REPORT_SECONDS, usual) if self._reports.has_new else usual
 
     async def _beat(self, store: Store) -> None:
-        self._news = self._rung = False
-        last_words = []
-        while self._last_words:
-            last_words.append(self._last_words.popleft())
+        self._reports.has_new = self._is_urgent = False
+        reported = self._reports.take_final()
         try:
-            await self._say_what_is_held(store)
+            await self._send_heartbeat(store)
         except StoreError as error:
-            self._missed(error)
-        finally:  # whatever became of the news, the outcome must not be held up for ever
-            if last_words:
-                self._to_worker(self._deliver, last_words)
+            self._emit_failure(error)
+        finally:  # a failed report must not hold back the outcome
+            self._put_reported(reported)
         self._measure_lag()
 
-    async def _say_what_is_held(self, store: Store) -> None:
-        received = self._hands.received  # before `held`: see Hands
-        listed = list(self._hands.held.values())
+    async def _send_heartbeat(self, store: Store) -> None:
+        received = self._in_flight.received  # read before `held`: see InFlight
+        listed = list(self._in_flight.held.values())
         leased_until = listed[0].boot() + self._options.lease if listed else 0.0
         message = self._message(received, listed)
         extended = await store.extend(message)
         self._failing = False
         self._stats.beats += 1
         for attempt in listed:
-            if attempt.news is not None:
-                attempt.news.sent()
+            if attempt.report is not None:
+                attempt.report.sent()
         lost = set(extended.lost)
         for attempt, held in zip(listed, message.held, strict=True):
             if held.renew and attempt.job.id not in lost:
                 attempt.leased_until = leased_until
         if lost:
-            self._to_worker(self._lose, [attempt for attempt in listed if attempt.job.id in lost])
+            self._to_worker(self._executor.lose, [attempt for attempt in listed if attempt.job.id in lost])
 
-    def _message(self, received: int, listed: list[Attempt], lease: float | None = None) -> Beat:
+    def _message(self, received: int, listed: list[Attempt], lease: float | None = None) -> Heartbeat:
         now = asyncio.get_running_loop().time()
-        return Beat(
+        return Heartbeat(
             worker=self._identity.worker,
             received=received,
             lease=self._options.lease if lease is None else lease,
-            held=tuple([held_as(attempt, now) for attempt in listed]),
+            held=tuple([make_held_job(attempt, now) for attempt in listed]),
             host=self._identity.host,
             pid=self._identity.pid,
-            queues=(*self._options.queues, *self.also_serves),
+            queues=self._planner.queues,
             concurrency=self._options.concurrency,
         )
 
-    def _missed(self, error: StoreError) -> None:
+    def _emit_failure(self, error: StoreError) -> None:
         if not self._failing:
             self._failing = True
-            self._emitter.worker_event(HeartbeatFailed, **described(error))
+            self._emitter.worker_event(HeartbeatFailed, **error_fields(error))
 
-    def broke(self, error: Exception) -> None:
-        """Whoever runs it starts it again."""
-        self._emitter.worker_event(HeartbeatBroke, **with_traceback(error))
+    def emit_crash(self, error: Exception) -> None:
+        """Emits an event about an unexpected error in the heartbeat. The caller then restarts the
+        heartbeat."""
+        self._emitter.worker_event(HeartbeatCrashed, **error_fields_with_traceback(error))
 
     def _measure_lag(self) -> None:
         assert self._loop is not None  # noqa: S101 - running
-        loop, asked = self._loop, self._loop.time()
+        loop, sent = self._loop, self._loop.time()
 
         def answered() -> None:
-            self._stats.loop_lag = max(0.0, loop.time() - asked)
+            self._stats.loop_lag = max(0.0, loop.time() - sent)
 
         self._to_worker(answered)
 
-    def _release_last_words(self) -> None:
-        if self._last_words:
-            self._to_worker(self._deliver, list(self._last_words))
-            self._last_words.clear()
+    def _put_reported(self, attempts: list[Attempt]) -> None:
+        if attempts:
+            self._to_worker(self._outbox.put_reported, attempts)
 
 
-def _may_run_until(attempt: Attempt) -> float:
-    """The executor moves the deadline of an attempt it has cancelled to when it gives it up."""
-    return attempt.deadline if attempt.stop is Stop.TIMEOUT else attempt.deadline + LINGER
+def _latest_end(attempt: Attempt) -> float:
+    """Returns the event-loop time after which the attempt's lease is no longer renewed: CLEANUP_SECONDS after
+    its timeout. After a timeout the attempt's deadline already includes these seconds."""
+    return attempt.deadline if attempt.stop is CancelReason.TIMEOUT else attempt.deadline + CLEANUP_SECONDS
 
 
-def held_as(attempt: Attempt, now: float) -> Held:
+def make_held_job(attempt: Attempt, now: float) -> HeldJob:
     job = attempt.job
-    renew = attempt.outcome is not None or _may_run_until(attempt.call or attempt) > now
-    news = attempt.news
-    if news is None:
-        return Held(job=job.id, fence=job.fence, claim=job.claim, renew=renew)
-    fraction, note = news.take() or (None, None)
-    return Held(
+    renew = attempt.outcome is not None or _latest_end(attempt.batch or attempt) > now
+    report = attempt.report
+    if report is None:
+        return HeldJob(job=job.id, fence=job.fence, claim=job.claim, renew=renew)
+    fraction, note = report.take() or (None, None)
+    return HeldJob(
         job=job.id,
         fence=job.fence,
         claim=job.claim,
         renew=renew,
         progress=fraction,
         note=note,
-        log=_with_ages(news.unsent, attempt.boot()) if news.unsent else (),
+        log=_make_log_entries(report.unsent, attempt.boot()) if report.unsent else (),
     )
 
 
-def _with_ages(lines: Iterable[tuple[float, str]], now: float) -> tuple[Said, ...]:
-    return tuple(Said(line, max(0.0, now - at)) for at, line in lines)
+def _make_log_entries(lines: Iterable[tuple[float, str]], now: float) -> tuple[LogEntry, ...]:
+    return tuple(LogEntry(line, max(0.0, now - at)) for at, line in lines)
+
+
+class LoopHeartbeat:
+    """Sends heartbeats on the worker's event loop, over the worker's own store connection. For tests under
+    virtual time."""
+
+    def __init__(self, heartbeat: HeartbeatSender, store: Store) -> None:
+        self._task = asyncio.create_task(heartbeat.run(store))
+
+    def stop(self) -> None:
+        self._task.cancel()
+
+    async def stopped(self, within: float) -> None:
+        await asyncio.wait([self._task], timeout=within)
+
+
+class ThreadHeartbeat:
+    """Sends heartbeats from a separate thread with its own store connection, even while the worker's event
+    loop is blocked. It restarts itself after an unexpected error."""
+
+    def __init__(self, heartbeat: HeartbeatSender, store: Store) -> None:
+        self._heartbeat, self._store = heartbeat, store
+        self._loop = asyncio.new_event_loop()
+        self._stopping = threading.Event()
+        self._main: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run_thread, name="tidemill-heartbeat", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        with contextlib.suppress(RuntimeError):  # the thread may have closed its loop already
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    async def stopped(self, within: float) -> None:
+        """Waits at most `within` seconds until the thread has ended. A store that hangs may keep the thread
+        alive longer, but a daemon thread does not keep the process alive."""
+        await asyncio.to_thread(self._thread.join, within)
+
+    def _cancel(self) -> None:
+        if self._main is not None:
+            self._main.cancel()
+
+    def _run_thread(self) -> None:
+        with (
+            asyncio.Runner(loop_factory=lambda: self._loop) as runner,
+            contextlib.suppress(asyncio.CancelledError),
+        ):
+            runner.run(self._run_heartbeats())
+
+    async def _run_heartbeats(self) -> None:
+        self._main = asyncio.current_task()
+        while not self._stopping.is_set():
+            store = self._store.new_handle()
+            try:
+                await store.open()
+                await self._heartbeat.run(store)
+            except Exception as error:  # noqa: BLE001 - a worker without a heartbeat loses everything it holds
+                self._heartbeat.emit_crash(error)
+                await asyncio.sleep(1)
+            finally:
+                await store.close()

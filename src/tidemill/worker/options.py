@@ -1,4 +1,4 @@
-"""What can be set on a worker, checked once when it is built."""
+"""The options of a worker. They are checked when the options are created."""
 
 from __future__ import annotations
 
@@ -9,40 +9,45 @@ from dataclasses import dataclass, field
 from tidemill.errors import ConfigurationError
 
 
-class FreshId(str):
-    """A worker's id that nobody had before, as a supervisor makes one for each process."""
+class UniqueWorkerId(str):
+    """A worker id that no worker has used before, so no random part is added to it. A supervisor creates one
+    for each process."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """Durations are seconds. `queues` maps a name to its weight: larger gets more.
+    """The options of a worker. All durations are seconds.
 
-    strict: serve the queues strictly in the order given instead of by weight.
-    lease, heartbeat: how long a claim lasts, and how often it is renewed (a third of it by default).
-    look_every: how often it asks which chores of the fleet are its own, and what there is to do. One that
-        died with them is replaced within 2.25 times that.
-    reclaim_every, prune_every: how often these chores are done, by one worker of the fleet.
-    grace: how long running jobs may go on after the worker was told to stop.
-    poll: how long a job may wait when every wake-up is lost.
+    queues: queue names and their weights; a queue with a larger weight gets more slots.
+    strict: serve the queues strictly in the order given, instead of by weight.
+    concurrency: how many jobs run at once (the number of slots).
+    lease: how long a claim lasts without a heartbeat.
+    heartbeat: how often leases are renewed; a third of `lease` by default.
+    lead_every: how often the worker asks which maintenance services it leads, and what is due. A leader that
+        died is replaced within 2.25 times this duration.
+    reclaim_every, prune_every: how often expired leases are reclaimed and finished jobs are pruned. Only the
+        leader, one worker of all, does this.
+    grace: how long running jobs may continue after the worker was asked to stop.
+    poll: how long a ready job may wait at most if its wake-up is lost.
     threads: how many sync handlers run at once; as many as `concurrency` by default.
-    isolated_processes: how many jobs run in processes of their own at once; one per core by default.
-    id: what the worker's name begins with. The rest is random: a store remembers the claims of a
-        worker by its name, so one that was restarted must not go by the name it had.
-    until_idle: stop when nothing is ready or running; what is scheduled for later stays.
-    heartbeat_thread: renew leases from a thread of its own, whatever the event loop does. Only a
-        test under virtual time turns it off.
-    isolation: run suspects and `isolate=True` tasks in processes of their own. Only a test under
-        virtual time turns it off.
-    """
+    isolated_processes: how many jobs run in child processes at once; one per core by default, and not more
+        than `concurrency`.
+    id: the prefix of the worker's name. A random part follows, because a store remembers the claims of a
+        worker by its name. So a restarted worker needs a new name.
+    until_idle: stop when no job is ready or running. Jobs that are scheduled for later stay in the store.
+    heartbeat_thread: renew leases from a separate thread, even while the event loop is blocked. Only tests
+        under virtual time set it to False.
+    isolation: run `isolate=True` tasks, and jobs with a recorded crash, in child processes. Only tests under
+        virtual time set it to False."""
 
     queues: Mapping[str, int] = field(default_factory=lambda: {"default": 1})
     strict: bool = False
     concurrency: int = 10
     lease: float = 30.0
     heartbeat: float | None = None
-    look_every: float = 2.0
+    lead_every: float = 2.0
     reclaim_every: float = 10.0
     prune_every: float = 30.0
     grace: float = 30.0
@@ -61,9 +66,9 @@ class WorkerOptions:
         for name in ("concurrency", "threads", "isolated_processes"):
             value = getattr(self, name)
             _require(value is None or value >= 1, f"{name}: must be 1 or more, is {value}")
-        for name in ("lease", "heartbeat", "look_every", "reclaim_every", "prune_every", "poll"):
+        for name in ("lease", "heartbeat", "lead_every", "reclaim_every", "prune_every", "poll"):
             value = getattr(self, name)
-            _require(value is None or _positive(value), f"{name}: must be above 0 seconds, is {value}")
+            _require(value is None or _is_positive(value), f"{name}: must be above 0 seconds, is {value}")
         _require(
             math.isfinite(self.grace) and self.grace >= 0,
             f"grace: must be 0 or more seconds, is {self.grace}",
@@ -78,10 +83,15 @@ class WorkerOptions:
         return self.lease / 3 if self.heartbeat is None else self.heartbeat
 
 
-def _positive(value: float) -> bool:
+def _is_positive(value: float) -> bool:
     return math.isfinite(value) and value > 0
 
 
 def _require(fine: bool, problem: str) -> None:
     if not fine:
         raise ConfigurationError(problem)
+
+
+REARM_SECONDS = 30.0
+"""A listener without a wake-up is armed again after this: a wake-up may have been lost, and other processes
+may no longer know the listener."""

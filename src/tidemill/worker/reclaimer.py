@@ -1,93 +1,104 @@
-"""Takes back jobs whose owner fell silent, unless the clocks cannot be trusted."""
+"""Reclaims jobs whose lease has expired. It pauses while the clocks cannot be trusted."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 
-from tidemill.contract.jobs import Reading, Reclaimed
+from tidemill.contract.jobs import ClockReading, ReclaimResult
 from tidemill.contract.store import Store
-from tidemill.core.job import Error, Job
-from tidemill.core.traces import trace_id
+from tidemill.core.jobs import Error, Job, trace_id
 from tidemill.core.transitions import POISON
-from tidemill.telemetry.base import Event
-from tidemill.telemetry.events import ClocksParted, JobFailed, JobReclaimed, WorkerSilent
-from tidemill.telemetry.signals import Signals
-from tidemill.worker.emitter import Emitter
-from tidemill.worker.questions import look_up
+from tidemill.telemetry.event_base import Event
+from tidemill.telemetry.events import ClockSkewDetected, JobFailed, JobReclaimed, WorkerUnresponsive
+from tidemill.telemetry.listeners import Signals
+from tidemill.worker.event_emitter import EventEmitter, find_jobs
 
-_TOLD: tuple[type[Event], ...] = (JobReclaimed, JobFailed, WorkerSilent)
-MAY_PART_BY = 2.0
-SEEN_WITHIN = 1.0
+_EVENT_TYPES: tuple[type[Event], ...] = (JobReclaimed, JobFailed, WorkerUnresponsive)
+MAX_CLOCK_SKEW_SECONDS = 2.0
+MAX_READING_AGE_SECONDS = 1.0
 
 
 class Reclaimer:
-    """A lease is over by the store's clock. If that clock and this process's own moved by different
-    amounts since the last look (a suspended machine, a stepped or restored host), living owners may
-    only seem silent: they get one whole lease to say so before anything is taken from them.
+    """Reclaims jobs whose lease has expired on the store's clock.
 
-    Every worker watches, also one that never led: after a suspend the leader's lease is over too, and
-    whoever leads next must have seen the clocks from before."""
+    Each reading of the store's clock is compared with this process's clock. If the two clocks advanced by
+    different amounts since the last reading, a machine was suspended or restored, or its clock was set. The
+    workers that hold the jobs may still be alive. So nothing is reclaimed for the duration of one lease, and
+    they can send a heartbeat.
 
-    def __init__(self, store: Store, lease: float, emitter: Emitter) -> None:
+    Every worker compares the clocks, not only the leader. After a suspend the leader's lease has ended too,
+    and the next leader must know the earlier readings."""
+
+    def __init__(self, store: Store, lease: float, emitter: EventEmitter) -> None:
         self._store, self._lease, self._emitter = store, lease, emitter
         self._loop = asyncio.get_running_loop()
         self._seen: tuple[float, float] | None = None
         self._not_before = 0.0
 
-    def watch(self, reading: Reading, asked: float) -> None:
-        """What the store's clock said between `asked` and now. A store that was away answers late: then
-        nobody knows when it looked."""
+    def watch(self, reading: ClockReading, sent: float) -> None:
+        """Records a reading of the store's clock and compares it with the previous one. `sent` is the
+        event-loop time at which the reading was requested.
+
+        An answer that took 2 seconds or more is ignored, because the moment of the reading is not known well
+        enough."""
         now = self._loop.time()
-        if now - asked >= MAY_PART_BY:
+        if now - sent >= MAX_CLOCK_SKEW_SECONDS:
             return
-        ours = (asked + now) / 2
-        self._emitter.clock_read(reading, ours)
-        seen, self._seen = self._seen, (reading.boot, ours)
+        local = (sent + now) / 2
+        self._emitter.clock_read(reading, local)
+        seen, self._seen = self._seen, (reading.boot, local)
         if seen is not None:
-            apart = (reading.boot - seen[0]) - (ours - seen[1])
-            if abs(apart) > MAY_PART_BY:
+            apart = (reading.boot - seen[0]) - (local - seen[1])
+            if abs(apart) > MAX_CLOCK_SKEW_SECONDS:
                 self._not_before = self._loop.time() + self._lease
-                self._emitter.worker_event(ClocksParted, seconds=apart, pause=self._lease)
+                self._emitter.worker_event(ClockSkewDetected, seconds=apart, pause=self._lease)
 
     async def reclaim(self) -> bool:
-        if self._trusts:
-            told = await tell(self._emitter.signals, self._store, await self._store.reclaim())
-            for worker, jobs in _by_worker(told).items():
-                self._emitter.signals.emit(WorkerSilent(worker=worker, jobs=len(jobs), job=jobs[0]))
+        if self._trusts_clocks:
+            emitted = await emit_reclaimed(self._emitter.signals, self._store, await self._store.reclaim())
+            for worker, jobs in _group_by_worker(emitted).items():
+                self._emitter.signals.emit(WorkerUnresponsive(worker=worker, jobs=len(jobs), job=jobs[0]))
         return False
 
     @property
-    def _trusts(self) -> bool:
-        """By a look of just now: clocks may part at any time."""
+    def _trusts_clocks(self) -> bool:
+        """True if jobs may be reclaimed now. The last clock reading must be less than a second old, and the
+        pause after a clock jump must be over."""
         now = self._loop.time()
-        return now >= self._not_before and self._seen is not None and now - self._seen[1] < SEEN_WITHIN
+        return (
+            now >= self._not_before
+            and self._seen is not None
+            and now - self._seen[1] < MAX_READING_AGE_SECONDS
+        )
 
 
-async def tell(signals: Signals, store: Store, reclaimed: Reclaimed) -> Sequence[JobReclaimed | JobFailed]:
-    """What was reclaimed is known by id; the rest is looked up for those who want to hear of it."""
+async def emit_reclaimed(
+    signals: Signals, store: Store, reclaimed: ReclaimResult
+) -> Sequence[JobReclaimed | JobFailed]:
+    """Emits and returns one event per reclaimed job; returns () if no listener wants such events."""
     ids = (*reclaimed.ready, *reclaimed.poison)
-    if not ids or not any(signals.wants(kind) for kind in _TOLD):
+    if not ids or not any(signals.wants(kind) for kind in _EVENT_TYPES):
         return ()
     poison = set(reclaimed.poison)
-    told = [
-        _failed(name, job) if name in poison else _reclaimed(name, job)
-        for name, job in zip(ids, await look_up(store, ids), strict=True)
+    emitted = [
+        _make_failed_event(name, job) if name in poison else _make_reclaimed_event(name, job)
+        for name, job in zip(ids, await find_jobs(store, ids), strict=True)
     ]
-    for event in told:
+    for event in emitted:
         signals.emit(event)
-    return told
+    return emitted
 
 
-def _by_worker(told: Sequence[JobReclaimed | JobFailed]) -> dict[str, list[str]]:
-    """The ids of the jobs that each held."""
+def _group_by_worker(emitted: Sequence[JobReclaimed | JobFailed]) -> dict[str, list[str]]:
+    """Returns a mapping from the name of each worker to the ids of the reclaimed jobs that it held."""
     found: dict[str, list[str]] = {}
-    for event in told:
+    for event in emitted:
         found.setdefault(event.worker, []).append(event.job)
     return found
 
 
-def _reclaimed(name: str, job: Job | None) -> JobReclaimed:
+def _make_reclaimed_event(name: str, job: Job | None) -> JobReclaimed:
     if job is None:
         return JobReclaimed(
             job=name, task="", queue="", trace=name, attempt=0, worker="", crashes=0, error="", message=""
@@ -99,25 +110,25 @@ def _reclaimed(name: str, job: Job | None) -> JobReclaimed:
         queue=job.queue,
         trace=trace_id(job.trace, name),
         attempt=job.attempts + 1,
-        worker="" if job.claim else job.worker or "",  # claimed anew: that is another's name
+        worker="" if job.claim else job.worker or "",  # claimed again: `worker` is the new owner
         crashes=job.crashes,
         error=error.type,
         message=error.message,
     )
 
 
-def _failed(name: str, job: Job | None) -> JobFailed:
-    told = _reclaimed(name, job)
+def _make_failed_event(name: str, job: Job | None) -> JobFailed:
+    emitted = _make_reclaimed_event(name, job)
     ran = 0.0 if job is None else (job.finished or 0.0) - (job.started or job.finished or 0.0)
     return JobFailed(
         job=name,
-        task=told.task,
-        queue=told.queue,
-        trace=told.trace,
-        attempt=told.attempt,
-        worker=told.worker,
+        task=emitted.task,
+        queue=emitted.queue,
+        trace=emitted.trace,
+        attempt=emitted.attempt,
+        worker=emitted.worker,
         seconds=max(0.0, ran),
         reason=POISON,
-        error=told.error,
-        message=told.message,
+        error=emitted.error,
+        message=emitted.message,
     )

@@ -1,4 +1,5 @@
-"""Sees to it that schedules tick: declares those of its code, and, as their leader, fires what is due."""
+"""Declares the schedules of this program in the store. On the leader it also creates the jobs of ticks that
+are due."""
 
 from __future__ import annotations
 
@@ -7,102 +8,122 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from tidemill.contract.coordination import worklist_topic
 from tidemill.contract.store import Store
-from tidemill.contract.wakeups import agenda_topic
-from tidemill.core.courses import Kind
+from tidemill.core.documents import DocumentKind
 from tidemill.errors import StoreError
 from tidemill.tasks.definition import TaskDefinition
-from tidemill.telemetry.events import ChoreBroke, ChoreFailed, ScheduleFired, ScheduleSkipped
-from tidemill.worker.chores import NEVER, every, when_rung
-from tidemill.worker.emitter import Emitter, described, with_traceback
-from tidemill.worker.leader import Leader
+from tidemill.telemetry.events import MaintenanceCrashed, MaintenanceFailed, ScheduleFired, ScheduleSkipped
+from tidemill.worker.event_emitter import EventEmitter, error_fields, error_fields_with_traceback
+from tidemill.worker.leadership import NO_PERIOD, LeaderElection, request_on_wakeup, run_service
 
 if TYPE_CHECKING:
-    from tidemill.schedules.firing import Broken
-    from tidemill.schedules.schedule import Past, Wanted
+    from tidemill.schedules.advance_pass import ScheduleFault
+    from tidemill.schedules.schedule import ScheduleSpec, TickRecord
 
-TRY_AGAIN_AFTER = 5.0
-DECLARING = "declare schedules"
+
+RETRY_SECONDS = 5.0
+DECLARE_SERVICE = "declare schedules"
 
 
 class Scheduler:
-    """Workers with the same tasks have one leader. Those of another program, or of another version of it,
-    have their own, for it may know tasks that this one does not; where both know one, the store takes the
-    first."""
+    """Creates the jobs of schedules whose tick is due. Workers with the same tasks share one leader.
+
+    Workers of another program, or of another version of this program, have their own leader, because they may
+    know other tasks. If two leaders handle the same tick, the store accepts only the first leader's job."""
 
     def __init__(
         self,
         store: Store,
         tasks: Mapping[str, TaskDefinition],
-        declared: Mapping[str, Wanted],
-        leader: Leader,
-        emitter: Emitter,
+        declared: Mapping[str, ScheduleSpec],
+        leader: LeaderElection,
+        emitter: EventEmitter,
     ) -> None:
         self._store, self._tasks, self._declared = store, tasks, declared
         self._emitter = emitter
-        self.duty = leader.duty(f"schedules {_mark(tasks)}")
+        self.service = leader.service(f"schedules {_hash_tasks(tasks)}")
         self._is_declared = False
-        self._left: set[str] = set()
-        self._told: set[str] = set()
+        self._unknown: set[str] = set()
+        self._reported: set[str] = set()
         self._next_due: float | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self.fired = 0
 
     async def run(self) -> None:
-        await self._declare_in_time()
+        await self._declare_with_retry()
         async with asyncio.TaskGroup() as group:
-            group.create_task(every(NEVER, self.duty, self.fire, self._emitter, rest=self._rest))
-            group.create_task(when_rung(self._store, agenda_topic(Kind.SCHEDULE), self.duty))
+            group.create_task(
+                run_service(
+                    NO_PERIOD,
+                    self.service,
+                    self.fire,
+                    self._emitter,
+                    seconds_until_next=self._seconds_until_next,
+                )
+            )
+            group.create_task(
+                request_on_wakeup(self._store, worklist_topic(DocumentKind.SCHEDULE), self.service)
+            )
 
     async def fire(self) -> bool:
-        """True when there is more to do."""
-        from tidemill.schedules.firing import fire_due  # a client has no need of any of it
+        """Creates the jobs of the ticks that are due. Returns True if more schedules are due."""
+        from tidemill.schedules.advance_pass import (
+            fire_due_schedules,  # imported here: a client does not need it
+        )
 
-        async with self._turn:
-            done = await fire_due(self._store, self._tasks, len(self._left), self._tell)
-            self._left, self._next_due = done.left, 0.0 if done.more else done.next_due
-            self._tell_broken(done.broken)
+        async with self._lock:
+            done = await fire_due_schedules(self._store, self._tasks, len(self._unknown), self._on_tick)
+            self._unknown, self._next_due = done.left, 0.0 if done.more else done.next_due
+            self._emit_broken(done.broken)
             return done.more
 
     async def finish(self) -> None:
-        """For a worker that runs until nothing is left to do."""
+        """Declares the schedules and creates the jobs of all due ticks. Used for a worker that runs until
+        idle."""
         await self._declare()
         while await self.fire():
             pass
 
-    def _rest(self) -> float | None:
+    def _seconds_until_next(self) -> float | None:
         return self._next_due
 
-    async def _declare_in_time(self) -> None:
+    async def _declare_with_retry(self) -> None:
         while not self._is_declared:
             try:
                 await self._declare()
             except StoreError as error:
-                self._emitter.worker_event(ChoreFailed, chore=DECLARING, **described(error))
-                await asyncio.sleep(TRY_AGAIN_AFTER)
+                self._emitter.worker_event(
+                    MaintenanceFailed, operation=DECLARE_SERVICE, **error_fields(error)
+                )
+                await asyncio.sleep(RETRY_SECONDS)
             except Exception as error:  # noqa: BLE001 - schedules there are go on, and so does the worker
-                self._emitter.worker_event(ChoreBroke, chore=DECLARING, **with_traceback(error))
+                self._emitter.worker_event(
+                    MaintenanceCrashed, operation=DECLARE_SERVICE, **error_fields_with_traceback(error)
+                )
                 return
 
     async def _declare(self) -> None:
-        from tidemill.schedules.keeping import declare
+        from tidemill.schedules.changes import declare_schedules
 
-        async with self._turn:
+        async with self._lock:
             if not self._is_declared:
-                await declare(self._store, self._declared, self._tasks)
+                await declare_schedules(self._store, self._declared, self._tasks)
                 self._is_declared = True
 
-    def _tell_broken(self, broken: Sequence[Broken]) -> None:
+    def _emit_broken(self, broken: Sequence[ScheduleFault]) -> None:
         for schedule, error in broken:
-            if schedule not in self._told:
-                self._told.add(schedule)
-                self._emitter.worker_event(ChoreBroke, chore=f"schedule {schedule}", **with_traceback(error))
+            if schedule not in self._reported:
+                self._reported.add(schedule)
+                self._emitter.worker_event(
+                    MaintenanceCrashed, operation=f"schedule {schedule}", **error_fields_with_traceback(error)
+                )
 
-    def _tell(self, name: str, past: Past) -> None:
-        from tidemill.schedules.schedule import Outcome
+    def _on_tick(self, name: str, past: TickRecord) -> None:
+        from tidemill.schedules.schedule import TickOutcome
 
         self.fired += 1
-        if past.outcome is Outcome.FIRED:
+        if past.outcome is TickOutcome.FIRED:
             self._emitter.worker_event(
                 ScheduleFired, schedule=name, tick=past.tick, job=past.job, seconds=past.at - past.tick
             )
@@ -112,14 +133,16 @@ class Scheduler:
             )
 
 
-def _mark(tasks: Mapping[str, TaskDefinition]) -> str:
-    """The same for workers with the same tasks, which take the same arguments."""
-    known = sorted(f"{name}({_arguments(task)})" for name, task in tasks.items())
+def _hash_tasks(tasks: Mapping[str, TaskDefinition]) -> str:
+    """Returns a hash of the names and arguments of all tasks. Workers with the same tasks get the same
+    hash."""
+    known = sorted(f"{name}({_describe_arguments(task)})" for name, task in tasks.items())
     return blake2b("\0".join(known).encode(), digest_size=6).hexdigest()
 
 
-def _arguments(task: TaskDefinition) -> str:
-    """As far as every process of that version says the same."""
+def _describe_arguments(task: TaskDefinition) -> str:
+    """Returns the names of a task's arguments, with their types where these are classes. Other annotations
+    are left out, because their text may differ between processes of the same version."""
     hints = task.payload.hints
     types = {name: hint.__qualname__ for name, hint in hints.items() if isinstance(hint, type)}
     return ", ".join(f"{name}: {types.get(name, '')}" for name in task.payload.names)

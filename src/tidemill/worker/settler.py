@@ -1,66 +1,73 @@
-"""Delivers outcomes: as often as it takes, and never twice with effect."""
+"""Sends outcomes to the store. During an outage it repeats the request; a repeated request has no second
+effect."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tidemill.contract.store import Store
-from tidemill.core.claims import ClaimRequest, Settled, Settlement
-from tidemill.core.outcomes import Answer, Done
+from tidemill.core.claims import ClaimRequest, Settlement, SettleResult
+from tidemill.core.outcomes import Success, WriteAnswer
 from tidemill.errors import StoreError
-from tidemill.telemetry.events import StoreBack, StoreLost
-from tidemill.worker.attempt import Attempt, Stop
-from tidemill.worker.emitter import Emitter, described
-from tidemill.worker.endings import Endings
-from tidemill.worker.hands import Hands
-from tidemill.worker.pool_telling import tell
-from tidemill.worker.stats import Stats
-from tidemill.worker.times import Times
+from tidemill.telemetry.events import StoreLost, StoreRecovered
+from tidemill.worker.attempt import Attempt, CancelReason
+from tidemill.worker.event_emitter import EventEmitter, OutcomeEvents, emit_pool_changes, error_fields
+from tidemill.worker.flow_advancer import FlowAdvancer
+from tidemill.worker.in_flight import InFlight
+from tidemill.worker.metrics import AttemptMetrics, WorkerStats
 
-FIRST_WAIT = 0.05
-LONGEST_WAIT = 5.0
+FIRST_RETRY_SECONDS = 0.05
+MAX_RETRY_SECONDS = 5.0
 
 
 class Settler:
-    """`on_flow` is told the flow of every job that was settled."""
+    """Sends outcomes and claim requests to the store. It tells `advancer` the flow of every settled job, so
+    that the flow can advance."""
 
     def __init__(
-        self, hands: Hands, stats: Stats, emitter: Emitter, times: Times, on_flow: Callable[[str], None]
+        self,
+        in_flight: InFlight,
+        stats: WorkerStats,
+        emitter: EventEmitter,
+        metrics: AttemptMetrics,
+        advancer: FlowAdvancer,
     ) -> None:
-        self._hands, self._stats, self._emitter = hands, stats, emitter
-        self._times, self._on_flow = times, on_flow
-        self._endings = Endings(stats, emitter, times.missed)
+        self._in_flight, self._stats, self._emitter = in_flight, stats, emitter
+        self._metrics, self._advancer = metrics, advancer
+        self._outcome_events = OutcomeEvents(stats, emitter, metrics.missed)
         self._loop = asyncio.get_running_loop()
         self._failing, self._lost_at = 0, 0.0
 
     async def deliver(
         self, store: Store, batch: Sequence[Attempt], request: ClaimRequest | None
-    ) -> tuple[Settled, float]:
-        """After an error the same settlements and the same claim number are sent again: what got
-        through the first time is answered `again`, and the same jobs are returned. The second is the time
-        of the loop when the call began that was answered."""
+    ) -> tuple[SettleResult, float]:
+        """Settles the outcomes of `batch` (ended attempts) and claims jobs if `request` is not None. Returns
+        the store's answer and the event-loop time at which the answered request was sent.
+
+        After an error the same request is sent again. For settlements that the store has already recorded, it
+        answers `again`. It recognises the claim by its number and returns the same jobs."""
         settlements = [
             Settlement(a.job.id, a.job.fence, a.job.claim, a.outcome)
-            if a.spending is None and a.charged is None
+            if a.usage is None and a.charged is None
             else a.settlement(a.outcome)
             for a in batch
             if a.outcome is not None
         ]
-        settled, sent = await self._insist(store, settlements, request)
+        settled, sent = await self._settle_with_retry(store, settlements, request)
         self._stats.trips += 1
         self._answered(batch, settled.answers)
-        tell(self._emitter, settled.news)
+        emit_pool_changes(self._emitter, settled.pool_changes)
         if settled.claims is not None:
-            tell(self._emitter, settled.claims.news)
-        if self._endings.crashed:
-            await self._endings.ask_about_crashes(store)
+            emit_pool_changes(self._emitter, settled.claims.pool_changes)
+        if self._outcome_events.crashed:
+            await self._outcome_events.emit_crashes(store)
         return settled, sent
 
-    async def _insist(
+    async def _settle_with_retry(
         self, store: Store, settlements: list[Settlement], request: ClaimRequest | None
-    ) -> tuple[Settled, float]:
-        wait, is_lost = FIRST_WAIT, False
+    ) -> tuple[SettleResult, float]:
+        wait, is_lost = FIRST_RETRY_SECONDS, False
         try:
             while True:
                 sent = self._loop.time()
@@ -71,47 +78,48 @@ class Settler:
                         is_lost = True
                         self._lost(error)
                     await asyncio.sleep(wait)
-                    wait = min(2 * wait, LONGEST_WAIT)
+                    wait = min(2 * wait, MAX_RETRY_SECONDS)
                 else:
                     if is_lost and self._failing == 1:
-                        self._emitter.worker_event(StoreBack, seconds=self._loop.time() - self._lost_at)
+                        self._emitter.worker_event(StoreRecovered, seconds=self._loop.time() - self._lost_at)
                     return settled, sent
         finally:
             self._failing -= is_lost
 
     def _lost(self, error: StoreError) -> None:
-        """Told once, however many trips meet it, and over when the last of them got through."""
+        """Counts a request that failed because the store cannot be reached. Several requests can fail in the
+        same outage; only the first emits an event. The outage ends when all of them have succeeded."""
         self._failing += 1
         if self._failing > 1:
             return
         self._lost_at = self._loop.time()
         self._stats.outages += 1
-        # Not only those of this trip: others may be under way, or gather behind it.
-        untold = sum(attempt.outcome is not None for attempt in self._hands.held.values())
-        self._emitter.worker_event(StoreLost, outcomes=untold, **described(error))
+        # All outcomes, not only those of this request: other requests may be under way or waiting.
+        unsettled = sum(attempt.outcome is not None for attempt in self._in_flight.held.values())
+        self._emitter.worker_event(StoreLost, outcomes=unsettled, **error_fields(error))
 
-    def _answered(self, batch: Sequence[Attempt], answers: Sequence[Answer]) -> None:
-        held, stats, endings = self._hands.held, self._stats, self._endings
-        tell_done, ran = endings.wants_done, []
+    def _answered(self, batch: Sequence[Attempt], answers: Sequence[WriteAnswer]) -> None:
+        held, stats, outcome_events = self._in_flight.held, self._stats, self._outcome_events
+        emits_done, ran = outcome_events.wants_done, []
         for attempt, answer in zip(batch, answers, strict=True):
             if held.get(attempt.job.id) is attempt:
                 del held[attempt.job.id]
-            if attempt.spending is not None:
-                endings.tell_problems(attempt)
-            if attempt.stop is Stop.LOST:
-                continue  # only what it used was told; it has been counted
-            if answer is Answer.CHARGED:
+            if attempt.usage is not None:
+                outcome_events.emit_problems(attempt)
+            if attempt.stop is CancelReason.LOST:
+                continue  # counted before; this settlement only reported its usage
+            if answer is WriteAnswer.CHARGED:
                 attempt.outcome = attempt.charged
             if attempt.job.flow is not None:
-                self._on_flow(attempt.job.flow.id)
-            if answer is Answer.STALE or answer is Answer.GONE:
-                endings.refused(attempt, answer)
-            elif type(attempt.outcome) is Done:
+                self._advancer.note(attempt.job.flow.id)
+            if answer is WriteAnswer.STALE or answer is WriteAnswer.GONE:
+                outcome_events.emit_refused(attempt, answer)
+            elif type(attempt.outcome) is Success:
                 stats.done += 1
                 ran.append(attempt)
-                if tell_done:
-                    endings.done(attempt)
+                if emits_done:
+                    outcome_events.emit_done(attempt)
             else:
-                endings.count(attempt)
-                ran += endings.ran(attempt)
-        self._times.note(ran)
+                outcome_events.record(attempt)
+                ran += outcome_events.ran_to_end(attempt)
+        self._metrics.note(ran)

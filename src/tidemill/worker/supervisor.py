@@ -1,11 +1,10 @@
-"""Several worker processes under one parent that restarts the ones that die.
+"""Runs several worker processes under one parent process, which restarts workers that die.
 
-The parent runs no jobs, so nothing a job does can hurt it. A worker's death is told to the store
-at once, instead of when its leases are over. A worker whose parent dies drains and stops.
+The parent runs no jobs, so no job can harm it. If a worker dies, the parent reclaims its jobs at once and
+does not wait for their leases. A worker whose parent dies drains and stops.
 
-One process is run without a supervisor unless one is asked for: what starts it (systemd, a
-container) restarts it, and its jobs come back when their leases are over.
-"""
+A single worker needs no supervisor. A service manager (systemd, a container) restarts it, and its jobs become
+ready again when their leases end."""
 
 from __future__ import annotations
 
@@ -18,38 +17,41 @@ from collections.abc import Sequence
 from tidemill.clock import Entropy
 from tidemill.contract.store import Store
 from tidemill.errors import StoreError
-from tidemill.telemetry.events import ChoreFailed, WorkerDied, WorkerNotStarted
-from tidemill.telemetry.signals import Signals
-from tidemill.worker.emitter import described
-from tidemill.worker.options import FreshId
-from tidemill.worker.parent import die_with_parent
-from tidemill.worker.reclaimer import tell
-from tidemill.worker.runners.main_module import refuse_worker_in_child
+from tidemill.telemetry.events import MaintenanceFailed, WorkerDied, WorkerStartFailed
+from tidemill.telemetry.listeners import Signals
+from tidemill.worker.event_emitter import error_fields
+from tidemill.worker.isolation.bootstrap import die_with_parent, refuse_worker_in_child
+from tidemill.worker.options import UniqueWorkerId
+from tidemill.worker.reclaimer import emit_reclaimed
 
-WORKER_ID = "TIDEMILL_WORKER_ID"
-SUPERVISOR = "TIDEMILL_SUPERVISOR"
+WORKER_ID_VARIABLE = "TIDEMILL_WORKER_ID"
+SUPERVISOR_VARIABLE = "TIDEMILL_SUPERVISOR"
 
-FIRST_WAIT = 0.1
-LONGEST_WAIT = 5.0
-HEALTHY_AFTER = 10.0
+FIRST_RESTART_SECONDS = 0.1
+MAX_RESTART_SECONDS = 5.0
+HEALTHY_SECONDS = 10.0
 
 
-def supervised_id() -> FreshId | None:
-    """Called once by a process that may have been started by a supervisor: its worker's id.
+def supervised_id() -> UniqueWorkerId | None:
+    """Returns the worker id that a supervisor set for this process; None if there is no supervisor. Call it
+    only once per process.
 
-    The variables are taken out, so that nothing a job starts takes itself for this worker."""
-    worker = os.environ.pop(WORKER_ID, None)
-    parent = os.environ.pop(SUPERVISOR, None)
+    It reads environment variables and removes them. Otherwise a program that a job starts would believe that
+    it is this worker."""
+    worker = os.environ.pop(WORKER_ID_VARIABLE, None)
+    parent = os.environ.pop(SUPERVISOR_VARIABLE, None)
     if parent is not None:
         die_with_parent(signal.SIGTERM, int(parent))
-    return None if worker is None else FreshId(worker)
+    return None if worker is None else UniqueWorkerId(worker)
 
 
 class Supervisor:
-    """`command` starts one worker that asks `supervised_id` who it is and ends with 0 when drained.
+    """Starts `command` once for each of `processes` workers and restarts workers that end. The command must
+    get its worker id from `supervised_id`, and end with exit code 0 when it has drained.
 
-    `until_idle`: the command ends by itself when there is nothing to do. Otherwise a worker that
-    ends is started again whatever its exit code: a job may have called `os._exit(0)`."""
+    `until_idle=True`: the command ends by itself when there is nothing to do. It is not restarted if it ends
+    with exit code 0 and holds no jobs. `until_idle=False`: a worker that ends before `stop` is restarted,
+    even with exit code 0. The reason is that a job may have called `os._exit(0)`."""
 
     def __init__(
         self,
@@ -66,48 +68,55 @@ class Supervisor:
         self._until_idle = until_idle
         self._store, self._entropy = store, entropy
         self._signals = signals or Signals()
-        self._living: dict[str, asyncio.subprocess.Process] = {}
+        self._processes_by_worker: dict[str, asyncio.subprocess.Process] = {}
         self._stopping = asyncio.Event()
         self.restarts = 0
 
     @property
     def pids(self) -> dict[str, int]:
-        """Which worker runs where."""
-        return {worker: process.pid for worker, process in self._living.items()}
+        """A mapping from worker id to the process id of each running worker."""
+        return {worker: process.pid for worker, process in self._processes_by_worker.items()}
 
     async def run(self) -> None:
-        """Until every worker has drained, or ended by itself because it was idle."""
+        """Runs until every worker has drained after `stop`, or has ended because it was idle
+        (`until_idle=True`)."""
         refuse_worker_in_child()
         async with asyncio.TaskGroup() as group:
             for _ in range(self._processes):
-                group.create_task(self._keep_one())
+                group.create_task(self._supervise_one())
 
     def stop(self) -> None:
-        """Drain all workers. Once more, and they hand everything back at once."""
+        """Asks all workers to drain. A second call, at least a second later, makes them release their jobs at
+        once."""
         self._stopping.set()
-        for process in self._living.values():
+        for process in self._processes_by_worker.values():
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
 
-    async def _keep_one(self) -> None:
-        loop, wait = asyncio.get_running_loop(), FIRST_WAIT
+    async def _supervise_one(self) -> None:
+        loop, wait = asyncio.get_running_loop(), FIRST_RESTART_SECONDS
         while not self._stopping.is_set():
             began = loop.time()
             if await self._has_finished():
                 return
-            wait = FIRST_WAIT if loop.time() - began >= HEALTHY_AFTER else min(2 * wait, LONGEST_WAIT)
+            wait = (
+                FIRST_RESTART_SECONDS
+                if loop.time() - began >= HEALTHY_SECONDS
+                else min(2 * wait, MAX_RESTART_SECONDS)
+            )
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._stopping.wait()
             self.restarts += not self._stopping.is_set()
 
     async def _has_finished(self) -> bool:
-        """Run one worker to its end. True when it is not to be replaced."""
+        """Starts one worker and waits until its process ends. Returns True if the worker must not be
+        restarted."""
         worker = self._entropy.new_id()
         try:
             code = await self._run_one(worker)
-        except OSError as error:  # no process, no memory: for now
-            self._signals.emit(WorkerNotStarted(worker=worker, **described(error)))
+        except OSError as error:  # no process or no memory at the moment
+            self._signals.emit(WorkerStartFailed(worker=worker, **error_fields(error)))
             return False
         left = await self._reclaim(worker)
         if code == 0 and (self._stopping.is_set() or (self._until_idle and not left)):
@@ -116,22 +125,23 @@ class Supervisor:
         return False
 
     async def _run_one(self, worker: str) -> int:
-        environment = {**os.environ, WORKER_ID: worker, SUPERVISOR: str(os.getpid())}
+        environment = {**os.environ, WORKER_ID_VARIABLE: worker, SUPERVISOR_VARIABLE: str(os.getpid())}
         process = await asyncio.create_subprocess_exec(*self._command, env=environment)
-        self._living[worker] = process
-        if self._stopping.is_set():  # told to stop while this one was being started
+        self._processes_by_worker[worker] = process
+        if self._stopping.is_set():  # stopped while this worker was starting
             process.terminate()
         try:
             return await process.wait()
         finally:
-            del self._living[worker]
+            del self._processes_by_worker[worker]
 
     async def _reclaim(self, worker: str) -> int:
-        """How many jobs an ended worker still held: none when it drained."""
+        """Reclaims the jobs of a worker process that has ended. Returns their number; 0 if the worker had
+        drained or the store cannot be reached."""
         try:
             reclaimed = await self._store.reclaim(dead=[worker])
         except StoreError as error:  # its leases end by themselves
-            self._signals.emit(ChoreFailed(worker=worker, chore="reclaim", **described(error)))
+            self._signals.emit(MaintenanceFailed(worker=worker, operation="reclaim", **error_fields(error)))
             return 0
-        await tell(self._signals, self._store, reclaimed)
+        await emit_reclaimed(self._signals, self._store, reclaimed)
         return len(reclaimed.ready) + len(reclaimed.poison)

@@ -1,4 +1,4 @@
-"""A worker: claims jobs, runs them, says how they ended, and does its share of the chores."""
+"""The worker: claims jobs, runs them, settles their outcomes, and takes part in maintenance."""
 
 from __future__ import annotations
 
@@ -11,37 +11,39 @@ from tidemill.clock import Clock, Entropy
 from tidemill.contract.store import Store
 from tidemill.core.pools import PoolSettings
 from tidemill.core.states import State
-from tidemill.tallies.instruments import Instruments
-from tidemill.tallies.tally import Tally
+from tidemill.metrics.instruments import MetricRegistry
+from tidemill.metrics.snapshots import SnapshotWriter
 from tidemill.tasks.definition import Middleware, TaskDefinition
 from tidemill.telemetry.events import WorkerStarted, WorkerStopped
-from tidemill.telemetry.signals import Signals
-from tidemill.worker.crew import Crew
-from tidemill.worker.options import FreshId, WorkerOptions
-from tidemill.worker.questions import only_if_it_answers
-from tidemill.worker.runners.isolated import IsolatedRunner, Isolation
-from tidemill.worker.runners.main_module import refuse_worker_in_child
-from tidemill.worker.stats import Stats
+from tidemill.telemetry.listeners import Signals
+from tidemill.worker.event_emitter import best_effort
+from tidemill.worker.isolation.bootstrap import refuse_worker_in_child
+from tidemill.worker.isolation.runner import IsolatedRunner, Isolation
+from tidemill.worker.metrics import WorkerStats
+from tidemill.worker.options import UniqueWorkerId, WorkerOptions
+from tidemill.worker.runtime import Runtime
 
 if TYPE_CHECKING:
-    from tidemill.schedules.schedule import Wanted
+    from tidemill.notifications.config import NotificationConfig
+    from tidemill.schedules.schedule import ScheduleSpec
     from tidemill.tasks.redaction import TaskSecrets
-    from tidemill.telling.telling import Telling
+
 
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
 
 class Worker:
-    """Built anywhere, run once on an event loop. The store is opened and closed by its owner.
+    """A worker. It can be created outside of an event loop and runs only once. The caller opens and closes
+    the store.
 
-    `pools` and `schedules` are those the application declared. `lifespan` opens what handlers share; what
-    it yields is their `ctx.state`. `signals` are told what happens; `tally` is what the process counts;
-    `location` is how they are told where
-    the store is, without secrets. `isolation` makes the runner of isolated jobs, given how many may run at
-    once. `telling` is what is told to whom, None for a worker that tells nobody.
-    `secrets` says what is taken out of the texts of events.
-    `started` is set when the lifespan is open and jobs are about to be asked for.
-    """
+    - `pools` and `schedules` are those that the application declares.
+    - `lifespan` opens resources that handlers share. The value that it yields is `ctx.state`.
+    - `signals` receives the events. `location` names the store in events, without secrets.
+    - `snapshot_writer` writes the metrics of the process to the store.
+    - `isolation` creates the runner of isolated jobs; its argument is the number of child processes.
+    - `notifications` configures webhooks and alerts; None for a worker without them.
+    - `secrets` says what to remove from the texts of events.
+    - `started` is set when the lifespan is open and the worker is about to claim jobs."""
 
     def __init__(
         self,
@@ -49,39 +51,40 @@ class Worker:
         tasks: Mapping[str, TaskDefinition],
         pools: Mapping[str, PoolSettings] | None = None,
         *,
-        schedules: Mapping[str, Wanted] | None = None,
+        schedules: Mapping[str, ScheduleSpec] | None = None,
         options: WorkerOptions,
         clock: Clock,
         entropy: Entropy,
         signals: Signals | None = None,
-        tally: Tally | None = None,
+        snapshot_writer: SnapshotWriter | None = None,
         location: str | None = None,
         lifespan: Lifespan | None = None,
         middleware: Sequence[Middleware] = (),
         isolation: Callable[[int], Isolation] = IsolatedRunner,
-        telling: Telling | None = None,
+        notifications: NotificationConfig | None = None,
         secrets: TaskSecrets | None = None,
     ) -> None:
         self._store, self._tasks, self._options = store, tasks, options
         self._pools: Mapping[str, PoolSettings] = {} if pools is None else pools
-        self._schedules: Mapping[str, Wanted] = {} if schedules is None else schedules
+        self._schedules: Mapping[str, ScheduleSpec] = {} if schedules is None else schedules
         self._clock, self._entropy = clock, entropy
         self._lifespan: Lifespan = lifespan or nullcontext
-        self._middleware, self._isolation, self._telling = middleware, isolation, telling
+        self._middleware, self._isolation, self._notifications = middleware, isolation, notifications
         self._secrets = secrets
         self._signals, self._location = signals or Signals(), location
-        self._tally = tally or Tally(Instruments(clock.wall), entropy.new_id)
-        self._crew: Crew | None = None
-        self._stopping = self._hurried = False
-        self.id = _fresh(options.id, entropy)
-        self.stats = Stats(since=clock.wall())
+        self._snapshot_writer = snapshot_writer or SnapshotWriter(MetricRegistry(clock.wall), entropy.new_id)
+        self._runtime: Runtime | None = None
+        self._stopping = self._forced = False
+        self.id = _make_worker_id(options.id, entropy)
+        self.stats = WorkerStats(since=clock.wall())
         self.started = asyncio.Event()
 
     async def run(self) -> None:
-        """Until stopped and drained, or, with `until_idle`, until there is nothing to do."""
+        """Runs until the worker was stopped and has drained. With the option `until_idle` it also ends when
+        there is nothing to do."""
         refuse_worker_in_child()
         async with self._lifespan() as state:
-            self._crew = Crew(
+            self._runtime = Runtime(
                 self._store,
                 self._tasks,
                 self._options,
@@ -92,15 +95,15 @@ class Worker:
                 clock=self._clock,
                 entropy=self._entropy,
                 signals=self._signals,
-                tally=self._tally,
+                snapshot_writer=self._snapshot_writer,
                 isolation=self._isolation,
                 middleware=self._middleware,
                 state=state,
-                telling=self._telling,
+                notifications=self._notifications,
                 secrets=self._secrets,
             )
             if self._stopping:
-                self._crew.stop(hurry=self._hurried)
+                self._runtime.stop(force=self._forced)
             self._signals.emit(
                 WorkerStarted(
                     worker=self.id,
@@ -110,22 +113,23 @@ class Worker:
                 )
             )
             self.started.set()
-            await self._crew.run()
-            self._signals.emit(self._stopped(await self._left_over()))
+            await self._runtime.run()
+            self._signals.emit(self._stopped(await self._count_leftovers()))
 
     def stop(self) -> None:
-        """Drain: claim nothing more, let running jobs finish within the grace time."""
+        """Drains the worker. It claims no more jobs, and running jobs may finish within the grace time."""
         self._stopping = True
-        if self._crew is not None:
-            self._crew.stop(hurry=False)
+        if self._runtime is not None:
+            self._runtime.stop(force=False)
 
     def stop_now(self) -> None:
-        """Hand everything back at once, uncharged."""
-        self._stopping = self._hurried = True
-        if self._crew is not None:
-            self._crew.stop(hurry=True)
+        """Stops without a grace time. Running handlers are cancelled, and their jobs are released without
+        charging an attempt."""
+        self._stopping = self._forced = True
+        if self._runtime is not None:
+            self._runtime.stop(force=True)
 
-    def _stopped(self, left: _Left) -> WorkerStopped:
+    def _stopped(self, left: _LeftoverJobs) -> WorkerStopped:
         stats = self.stats
         return WorkerStopped(
             worker=self.id,
@@ -141,19 +145,20 @@ class Worker:
             paused=left.paused,
         )
 
-    async def _left_over(self) -> _Left:
-        """Who ran until idle wonders why a job did not: it may not be due, or its queue is paused."""
+    async def _count_leftovers(self) -> _LeftoverJobs:
+        """Counts the jobs that are left in the worker's queues when it stops because it is idle. Such jobs
+        are not due yet, or their queue is paused, for example."""
         if not (self._options.until_idle and self._signals.wants(WorkerStopped)):
-            return _Left()
-        async with only_if_it_answers():
+            return _LeftoverJobs()
+        async with best_effort():
             counts = await self._store.counts()
             mine = [counts.get(queue, {}) for queue in self._options.queues]
-            return _Left(
+            return _LeftoverJobs(
                 scheduled=sum(states.get(State.SCHEDULED, 0) for states in mine),
                 ready=sum(states.get(State.READY, 0) for states in mine),
                 paused=await self._paused(),
             )
-        return _Left()
+        return _LeftoverJobs()
 
     async def _paused(self) -> tuple[str, ...] | None:
         now, queues = self._clock.wall(), self._options.queues
@@ -161,16 +166,18 @@ class Worker:
         return tuple(info.name for info in infos if info.pause and info.pause.closed(now)) or None
 
 
-class _Left(NamedTuple):
-    """What `until_idle` left of the worker's queues; None where nobody asked."""
+class _LeftoverJobs(NamedTuple):
+    """The numbers of scheduled and ready jobs in the worker's queues, and the names of the paused queues
+    (`paused`). All three are None if the jobs were not counted. `paused` is also None if no queue is
+    paused."""
 
     scheduled: int | None = None
     ready: int | None = None
     paused: tuple[str, ...] | None = None
 
 
-def _fresh(given: str | None, entropy: Entropy) -> str:
+def _make_worker_id(name: str | None, entropy: Entropy) -> str:
     made = entropy.new_id()
-    if given is None or isinstance(given, FreshId):
-        return str(given or made)  # a plain one: stores write it
-    return f"{given}-{made[-12:]}"
+    if name is None or isinstance(name, UniqueWorkerId):
+        return str(name or made)  # a plain str, because stores write it
+    return f"{name}-{made[-12:]}"

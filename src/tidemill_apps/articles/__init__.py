@@ -1,1 +1,1 @@
-"""Articles of a blog, made searchable by meaning: written, embedded in the background, found."""
+"""A blog whose articles are embedded in the background and searched by meaning."""

@@ -1,7 +1,7 @@
-"""Markdown as plain text: what a reader reads, without what a browser is told.
+"""Converts Markdown to the plain text that is embedded.
 
-Front matter, images' addresses, links' targets and HTML tags are left out. A link stays as its text, an image
-as its description, a table as its rows, and code as it is: people look for the names in it."""
+It drops front matter, image addresses, link targets and HTML tags. It keeps link texts, image
+descriptions, table rows and code, because people search for the names in code."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ from markdown_it.rules_block import StateBlock
 from markdown_it.token import Token
 
 MAX_NESTING = 20
-"""A list is two levels, a quote one. Deeper blocks are read as plain paragraphs, with their markers."""
+"""A list takes two levels, a quote one. Deeper blocks are read as plain paragraphs, with their markers."""
 _FRONT_MATTER = re.compile(
     r"\A\ufeff?---[ \t]*\r?\n(?=[^\s:][^:\n]*:\s|---|\.\.\.)"
     r".*?^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)",
     re.DOTALL | re.MULTILINE,
 )
-"""It begins with a key. Text between two rules is text."""
+"""Front matter begins with a key; otherwise the text between two rules is content."""
 _FOOTNOTE = re.compile(r"^ {0,3}\[\^[^\]\s]+\]:", re.MULTILINE)
-"""Taken for the target of a link, its text would be lost."""
+"""A footnote looks like a link definition, and the parser would drop its text."""
 _SPACES = re.compile(r"[^\S\n]+")
-_BREAKS = re.compile(r"(?<!\s)\s*\n\s*")  # from where the space begins: else each of its places is tried
+_BREAKS = re.compile(
+    r"(?<!\s)\s*\n\s*"
+)  # anchored at the first white space, or every position would be tried
 _OPENING = re.compile(r"<(?:!--|(?P<hides>script|style)\b|[a-z/!?])", re.IGNORECASE)
 _END_OF_TAG, _END_OF_COMMENT = re.compile(">"), re.compile("-->")
 _ALT = re.compile(r"""\balt\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
@@ -34,42 +36,45 @@ _WIDE = r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]"
 _BROKEN_LINE = re.compile(rf"(?<={_WIDE})\n(?={_WIDE})")
 
 
-class Cleaned(msgspec.Struct, frozen=True):
-    """Paragraphs with an empty line between them. `headings` are the places where one begins."""
+class PlainText(msgspec.Struct, frozen=True):
+    """Paragraphs separated by empty lines. `headings` are the offsets where a heading begins."""
 
     text: str
     headings: frozenset[int] = frozenset()
 
 
-class _Block(msgspec.Struct, frozen=True):
+class _TextBlock(msgspec.Struct, frozen=True):
     text: str
     heading: bool = False
 
 
-def cleaned(markdown: str) -> Cleaned:
+def clean_markdown(markdown: str) -> PlainText:
     text, headings = "", []
     body = _FOOTNOTE.sub("", _FRONT_MATTER.sub("", markdown, count=1))
-    for block in _blocks(_parser().parse(body)):
+    for block in _parse_blocks(_create_parser().parse(body)):
         if not block.text:
             continue
         text += "\n\n" if text else ""
         if block.heading:
             headings.append(len(text))
         text += block.text
-    return Cleaned(text, frozenset(headings))
+    return PlainText(text, frozenset(headings))
 
 
 @cache
-def _parser() -> MarkdownIt:
-    """The parser drops the rest of the document at `maxNesting`. `_deep_paragraph` reads it before that: no
-    block opens more than two levels at once."""
+def _create_parser() -> MarkdownIt:
+    """Returns the Markdown parser. The parser would drop text that is nested deeper than its option
+    `maxNesting`. The rule `_deep_paragraph` keeps such text: from MAX_NESTING levels on, it reads lines as
+    plain paragraphs. One Markdown element adds up to two levels, so the option is MAX_NESTING + 2."""
     made = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING + 2}).enable(["table", "strikethrough"])
     made.block.ruler.before("table", "deep_paragraph", _deep_paragraph)
     return made
 
 
 def _deep_paragraph(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Lines up to an empty one, or to one that is outside of the innermost list or quote."""
+    """A rule of the Markdown parser that reads deeply nested lines as one paragraph. Returns True if it has
+    read lines. Returns False if the nesting is less than MAX_NESTING, so that the normal rules apply. The
+    paragraph ends at an empty line, or where the innermost list or quote ends."""
     if state.level < MAX_NESTING:
         return False
     after = start + 1
@@ -83,65 +88,66 @@ def _deep_paragraph(state: StateBlock, start: int, end: int, silent: bool) -> bo
     return True
 
 
-def _blocks(tokens: Iterable[Token]) -> Iterator[_Block]:
+def _parse_blocks(tokens: Iterable[Token]) -> Iterator[_TextBlock]:
     heading, cells = False, []
     for token in tokens:
         match token.type:
             case "heading_open":
                 heading = True
             case "inline" if heading:
-                yield _Block(_inline(token).replace("\n", " "), heading=True)
+                yield _TextBlock(_inline_text(token).replace("\n", " "), heading=True)
                 heading = False
             case "tr_open":
                 cells = [""]
             case "inline" if cells:
-                cells.append(_inline(token))
+                cells.append(_inline_text(token))
             case "tr_close":
-                yield _Block(" | ".join(filter(None, cells)))
+                yield _TextBlock(" | ".join(filter(None, cells)))
                 cells = []
             case "inline":
-                yield _Block(_inline(token))
+                yield _TextBlock(_inline_text(token))
             case "fence" | "code_block":
-                yield _Block(_BREAKS.sub("\n", token.content).strip())
+                yield _TextBlock(_BREAKS.sub("\n", token.content).strip())
             case "html_block":
-                yield _Block(_tidy(_without_tags(token.content)))
+                yield _TextBlock(_join_lines(_remove_tags(token.content)))
             case _:
                 pass
 
 
-def _inline(token: Token) -> str:
-    return _tidy("".join(_words(token.children or ())))
+def _inline_text(token: Token) -> str:
+    return _join_lines("".join(_inline_texts(token.children or ())))
 
 
-def _words(tokens: Iterable[Token]) -> Iterator[str]:
+def _inline_texts(tokens: Iterable[Token]) -> Iterator[str]:
     hidden = 0  # inside <script> and the like
     for token in tokens:
         if token.type == "html_inline":
-            hidden = max(0, hidden + _hides(token.content))
+            hidden = max(0, hidden + _hidden_depth_change(token.content))
         elif hidden:
             continue
         elif token.type in ("softbreak", "hardbreak"):
             yield "\n"
         elif token.type == "image":
-            yield "".join(_words(token.children or ()))
+            yield "".join(_inline_texts(token.children or ()))
         else:
             yield token.content
 
 
-def _hides(tag: str) -> int:
+def _hidden_depth_change(tag: str) -> int:
     found = re.match(r"<(/?)(script|style)\b", tag, re.IGNORECASE)
     return 0 if found is None else (-1 if found[1] else 1)
 
 
-def _tidy(text: str) -> str:
-    """One paragraph: a line that was broken between Chinese characters had no space there."""
+def _join_lines(text: str) -> str:
+    """Returns the text as one line. A line break becomes a space, or nothing between two Chinese, Japanese or
+    Korean characters."""
     lines = _BREAKS.sub("\n", _SPACES.sub(" ", text)).strip()
     return _BROKEN_LINE.sub("", lines).replace("\n", " ")
 
 
-def _without_tags(text: str) -> str:
-    """Each character is looked at once. `html.parser` begins again at every tag that does not end, and takes
-    minutes for a text of such."""
+def _remove_tags(text: str) -> str:
+    """Returns the text without HTML tags, scripts and styles. It keeps `alt` texts. It takes linear time;
+    `html.parser` takes minutes for a text with many unclosed tags."""
     found, at = [], 0
     while opening := _OPENING.search(text, at):
         found += [text[at : opening.start()], " "]

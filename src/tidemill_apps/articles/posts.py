@@ -1,27 +1,36 @@
-"""Articles as rows: what people write, and where their embedding stands.
-
-Who changes a text writes `pending` and the id of the job to come in the same transaction: if the process dies
-before the job is sent, the row still says that it is wanted.
-"""
+"""The table of articles, called posts, and its rows. Creates, changes and deletes articles, and marks them
+for embedding."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
 from sqlalchemy import (
+    BigInteger,
+    Cast,
+    Column,
     ColumnElement,
+    Connection,
+    Index,
+    Integer,
+    MetaData,
     RowMapping,
     String,
     Table,
+    Text,
     and_,
     bindparam,
+    cast,
     delete,
     func,
     insert,
+    inspect,
+    literal,
     or_,
     select,
     update,
@@ -29,15 +38,74 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import TypeEngine
 
-from tidemill_apps.articles import hiding
-from tidemill_apps.common.constraints import cannot_add, explained, unfilled
-from tidemill_apps.common.database import Database
+from tidemill_apps.common.database import (
+    Database,
+    explain_refused_rows,
+    find_unfillable_columns,
+    format_cannot_add,
+)
+
+NOT_HIDDEN = "0"
+
+
+def load_hide_type(connection: Connection, table: Table) -> TypeEngine[Any]:
+    """Returns the type that the column `hide` has in the database. If another program created the table, the
+    type may differ from the type that `create_posts_table` declares."""
+    columns = inspect(connection).get_columns(table.name, table.schema)
+    return next(column["type"] for column in columns if column["name"] == "hide")
+
+
+def cast_hide(hide: str, kind: TypeEngine[Any]) -> Cast[Any]:
+    """Returns an SQL expression that casts the value `hide` to the column's type `kind`, for writing."""
+    return cast(literal(hide, String), kind)
+
+
+def parse_hide(value: object) -> str:
+    return str(int(value)) if isinstance(value, int) else str(value or NOT_HIDDEN)
+
+
+def is_visible(column: Column[Any]) -> ColumnElement[bool]:
+    return func.coalesce(func.nullif(cast(column, String), ""), NOT_HIDDEN).in_((NOT_HIDDEN, "false"))
+
+
+def create_posts_table(name: str) -> Table:
+    """Returns the SQLAlchemy description of the table `name`. It does not create the table in the database.
+    Columns for embedding:
+
+    - `rag_version`: a counter that grows with every new text and every repeated embedding.
+    - `rag_current`: the version whose vectors search uses; 0 before this application has finished one.
+    - `rag_chunks`: the number of chunks of the version `rag_current`.
+    - `rag_label`: a counter that grows with every change of title or visibility.
+    - `rag_labelled`: the `rag_label` of the title and visibility that the vectors carry.
+    - `rag_job`: the id of the article's next or last job.
+    - `rag_run`: the id of the last embedding run; writes of earlier runs are ignored."""
+    return Table(
+        name,
+        MetaData(),
+        Column("id", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True, autoincrement=True),
+        Column("title", String, info={"always_set": True}),
+        Column("content", Text, info={"always_set": True}),
+        Column("hide", String, server_default="0", info={"any_type": True, "always_set": True}),
+        Column("rag_status", String),
+        Column("rag_error", Text, info={"writes_null": True}),
+        Column("rag_version", Integer, nullable=False, server_default="0"),
+        Column("rag_current", Integer, nullable=False, server_default="0"),
+        Column("rag_chunks", Integer, nullable=False, server_default="0"),
+        Column("rag_label", Integer, nullable=False, server_default="0"),
+        Column("rag_labelled", Integer, nullable=False, server_default="0"),
+        Column("rag_job", String),
+        Column("rag_run", String),
+        Index(f"{name}_by_rag_status", "rag_status"),
+        Index(f"{name}_by_rag_job", "rag_job"),
+        sqlite_autoincrement=True,  # else a new article could get the points of a deleted one
+    )
+
 
 _log = logging.getLogger("tidemill_apps")
-WHAT = "article"
+ROW_NOUN = "article"
 
 
-class Status(StrEnum):
+class PostStatus(StrEnum):
     PENDING = "pending"
     PROCESSING = "processing"
     COMPLETED = "completed"
@@ -45,7 +113,8 @@ class Status(StrEnum):
 
 
 class Post(msgspec.Struct, frozen=True, kw_only=True):
-    """One row. `hide` is '0' or '1'. An article without a text has never had a status."""
+    """One article row. `hide` is '1' for a hidden article, otherwise '0'. `rag_status` is None if the article
+    never had a text. The other `rag_` fields are explained at `create_posts_table`."""
 
     id: int
     title: str
@@ -67,13 +136,17 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_new(self) -> bool:
-        """Whether its text is another than the one that is searched."""
+        """True if the article's version is newer than the version that search uses."""
         return self.rag_version > self.rag_current
 
 
-class Changed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a change changed: the `text`, which has to be embedded, or only its `label`. `job` is the one that
-    the row named before."""
+class PostUpdate(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a change to an article.
+
+    - `post`: the article after the change.
+    - `text`: True if the text has changed and must be embedded.
+    - `label`: True if the title or the visibility has changed.
+    - `job`: the job id that the row held before the change."""
 
     post: Post
     text: bool
@@ -82,7 +155,7 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Posts:
-    """`new_id` makes ids of jobs."""
+    """Reads and writes article rows. `new_id` returns a new job id."""
 
     def __init__(self, database: Database, table: Table, new_id: Callable[[], str]) -> None:
         self.database, self.table, self.new_id = database, table, new_id
@@ -90,62 +163,62 @@ class Posts:
         self._prepared = False
 
     async def prepare(self) -> None:
-        """Create what is missing of the table, once."""
+        """Creates the tables and columns that are missing in the database. Only the first call does this."""
         if not self._prepared:
             await self.database.prepare(self.table.metadata)
             async with self.database.reading() as connection:
-                self._hide_type = await connection.run_sync(hiding.type_there, self.table)
-                missing = await connection.run_sync(unfilled, self.table)
+                self._hide_type = await connection.run_sync(load_hide_type, self.table)
+                missing = await connection.run_sync(find_unfillable_columns, self.table)
             if missing and not self._prepared:
-                _log.warning("%s", cannot_add(self.table, missing, WHAT))
+                _log.warning("%s", format_cannot_add(self.table, missing, ROW_NOUN))
             self._prepared = True
 
     async def get(self, post_id: int) -> Post | None:
-        return next(iter(await self.many([post_id])), None)
+        return next(iter(await self.load([post_id])), None)
 
-    async def many(self, ids: Iterable[int]) -> list[Post]:
-        """Those there are, in the order of their ids."""
-        return await self.found(self.table.c.id.in_(list(ids)))
+    async def load(self, ids: Iterable[int]) -> list[Post]:
+        """Returns the articles `ids`, ordered by id. Articles that do not exist are left out."""
+        return await self.load_where(self.table.c.id.in_(list(ids)))
 
-    async def found(self, where: ColumnElement[bool], limit: int | None = None) -> list[Post]:
+    async def load_where(self, where: ColumnElement[bool], limit: int | None = None) -> list[Post]:
         await self.prepare()
         async with self.database.reading() as connection:
             query = select(self.table).where(where).order_by(self.table.c.id).limit(limit)
-            return [post_of(row) for row in (await connection.execute(query)).mappings()]
+            return [parse_post(row) for row in (await connection.execute(query)).mappings()]
 
-    async def recent(self, limit: int = 50) -> list[Post]:
-        """The newest first."""
+    async def load_recent(self, limit: int = 50) -> list[Post]:
+        """Returns up to `limit` articles, the newest first."""
         await self.prepare()
         async with self.database.reading() as connection:
             query = select(self.table).order_by(self.table.c.id.desc()).limit(limit)
-            return [post_of(row) for row in (await connection.execute(query)).mappings()]
+            return [parse_post(row) for row in (await connection.execute(query)).mappings()]
 
-    async def with_content(self, after: int = 0, limit: int = 500) -> list[int]:
-        """Ids of the articles that have a text and are not hidden, from behind `after`."""
+    async def load_ids_with_content(self, after: int = 0, limit: int = 500) -> list[int]:
+        """Returns up to `limit` ids, above `after`, of visible articles that have a text."""
         columns = self.table.c
         await self.prepare()
         async with self.database.reading() as connection:
             query = select(columns.id).where(columns.id > after, self.has_text(), self.is_shown())
             return list((await connection.execute(query.order_by(columns.id).limit(limit))).scalars())
 
-    async def counts(self) -> dict[str, int]:
-        """Articles by status. Those without one are not counted, nor those that the source calls pending and
-        that have never had a text."""
+    async def count_by_status(self) -> dict[str, int]:
+        """Returns the number of articles per status. Articles that never had a text are not counted."""
         columns = self.table.c
-        meant = or_(self.has_text(), columns.rag_version > 0)
+        condition = or_(self.has_text(), columns.rag_version > 0)
         await self.prepare()
-        async with self.database.reading() as connection:
-            query = select(columns.rag_status, func.count()).where(meant).group_by(columns.rag_status)
-            found = {row[0]: int(row[1]) for row in await connection.execute(query)}
-        return {status.value: found.get(status.value, 0) for status in Status}
+        found = await self.database.count_by(columns.rag_status, condition)
+        return {status.value: found.get(status.value, 0) for status in PostStatus}
 
     async def create(self, title: str, content: str = "", hide: str = "0") -> Post:
         await self.prepare()
         values: dict[str, object] = {"title": title, "content": content}
-        values["hide"] = hiding.as_there(hide, self._hide_type)
+        values["hide"] = cast_hide(hide, self._hide_type)
         if content:
-            values |= self._wanted()
-        async with explained(self.database, self.table, WHAT), self.database.transaction() as connection:
+            values |= self._pending_columns()
+        async with (
+            explain_refused_rows(self.database, self.table, ROW_NOUN),
+            self.database.transaction() as connection,
+        ):
             made = await connection.execute(
                 insert(self.table).values(rag_version=int(bool(content)), **values)
             )
@@ -159,11 +232,15 @@ class Posts:
         title: str | UnsetType = UNSET,
         content: str | UnsetType = UNSET,
         hide: str | UnsetType = UNSET,
-    ) -> Changed | None:
-        """None: there is no such article. What is as it was is not changed."""
+    ) -> PostUpdate | None:
+        """Writes the given fields that differ from the stored values. A new text sets the article to pending,
+        with a new version and job id. Returns the changes, or None if the article does not exist."""
         given = {"title": title, "content": content, "hide": hide}
         await self.prepare()
-        async with explained(self.database, self.table, WHAT), self.database.transaction() as connection:
+        async with (
+            explain_refused_rows(self.database, self.table, ROW_NOUN),
+            self.database.transaction() as connection,
+        ):
             before = await self._locked_or_none(connection, post_id)
             if before is None:
                 return None
@@ -174,17 +251,17 @@ class Posts:
             }
             text, label = "content" in new, bool(new.keys() & {"title", "hide"})
             if not new:
-                return Changed(post=before, text=False, label=False, job=before.rag_job)
+                return PostUpdate(post=before, text=False, label=False, job=before.rag_job)
             values: dict[str, object] = dict(new)
             if text:
-                values |= {"rag_version": before.rag_version + 1, **self._wanted()}
+                values |= {"rag_version": before.rag_version + 1, **self._pending_columns()}
             if "hide" in new:
-                values["hide"] = hiding.as_there(new["hide"], self._hide_type)
+                values["hide"] = cast_hide(new["hide"], self._hide_type)
             if label:
                 values["rag_label"] = before.rag_label + 1
             await connection.execute(update(self.table).where(self.table.c.id == post_id).values(values))
             post = await self._locked(connection, post_id)
-            return Changed(post=post, text=text, label=label, job=before.rag_job)
+            return PostUpdate(post=post, text=text, label=label, job=before.rag_job)
 
     async def delete(self, post_id: int) -> bool:
         await self.prepare()
@@ -192,43 +269,44 @@ class Posts:
             gone = await connection.execute(delete(self.table).where(self.table.c.id == post_id))
             return bool(gone.rowcount)
 
-    async def want(self, ids: Sequence[int]) -> list[Post]:
-        """They are pending from here on, for a job to come; those that are being embedded stay as they are.
-        Answers all of them that have, or had, a text."""
+    async def request_embedding(self, ids: Sequence[int]) -> list[Post]:
+        """Sets the articles `ids` to pending, each with a new job id, and returns them. Articles that are
+        being processed are returned unchanged. Articles with neither a text nor vectors are left out."""
         columns = self.table.c
-        meant = and_(columns.id.in_(ids), or_(self.has_text(), columns.rag_current > 0))
+        condition = and_(columns.id.in_(ids), or_(self.has_text(), columns.rag_current > 0))
         await self.prepare()
         async with self.database.transaction() as connection:
-            query = select(columns.id, columns.rag_status).where(meant).order_by(columns.id)
+            query = select(columns.id, columns.rag_status).where(condition).order_by(columns.id)
             found = (await connection.execute(query.with_for_update())).all()
-            wanted = [post_id for post_id, status in found if status != Status.PROCESSING]
+            wanted = [post_id for post_id, status in found if status != PostStatus.PROCESSING]
             if wanted:
-                changes = [{"the_id": post_id, **self._wanted()} for post_id in wanted]
+                changes = [{"the_id": post_id, **self._pending_columns()} for post_id in wanted]
                 await connection.execute(update(self.table).where(columns.id == bindparam("the_id")), changes)
-            rows = await connection.execute(select(self.table).where(meant).order_by(columns.id))
-            return [post_of(row) for row in rows.mappings()]
+            rows = await connection.execute(select(self.table).where(condition).order_by(columns.id))
+            return [parse_post(row) for row in rows.mappings()]
 
-    async def queued(self, jobs: dict[int, str]) -> None:
-        """Another job than the row says will embed it: one that was waiting already."""
+    async def set_jobs(self, jobs: dict[int, str]) -> None:
+        """Stores job ids in the rows of pending articles. `jobs` maps article ids to jobs that already wait
+        and will embed these articles."""
         columns = self.table.c
-        known = and_(columns.id == bindparam("the_id"), columns.rag_status == Status.PENDING)
+        known = and_(columns.id == bindparam("the_id"), columns.rag_status == PostStatus.PENDING)
         changes = [{"the_id": post_id, "rag_job": job} for post_id, job in jobs.items()]
         async with self.database.transaction() as connection:
             await connection.execute(update(self.table).where(known), changes)
 
-    def _wanted(self) -> dict[str, str | None]:
-        return {"rag_status": Status.PENDING.value, "rag_error": None, "rag_job": self.new_id()}
+    def _pending_columns(self) -> dict[str, str | None]:
+        return {"rag_status": PostStatus.PENDING.value, "rag_error": None, "rag_job": self.new_id()}
 
     def has_text(self) -> ColumnElement[bool]:
         return func.coalesce(self.table.c.content, "") != ""
 
     def is_shown(self) -> ColumnElement[bool]:
-        return hiding.is_shown(self.table.c.hide)
+        return is_visible(self.table.c.hide)
 
     async def _locked_or_none(self, connection: AsyncConnection, post_id: int) -> Post | None:
         query = select(self.table).where(self.table.c.id == post_id).with_for_update()
         row = (await connection.execute(query)).mappings().one_or_none()
-        return None if row is None else post_of(row)
+        return None if row is None else parse_post(row)
 
     async def _locked(self, connection: AsyncConnection, post_id: int) -> Post:
         post = await self._locked_or_none(connection, post_id)
@@ -237,9 +315,9 @@ class Posts:
         return post
 
 
-def post_of(row: RowMapping) -> Post:
-    """An existing table may have nothing where ours has an empty text."""
+def parse_post(row: RowMapping) -> Post:
+    """Returns the database row as a `Post`. A NULL title or text becomes an empty text."""
     values = {name: row[name] for name in Post.__struct_fields__}
     values |= {"title": row["title"] or "", "content": row["content"] or ""}
-    values["hide"] = hiding.as_read(row["hide"])
+    values["hide"] = parse_hide(row["hide"])
     return Post(**values)

@@ -1,7 +1,7 @@
-"""Qdrant, by its address or in a folder of this machine, and in words when it cannot be used.
+"""Clients of the vector database Qdrant: a server, or an embedded database in a folder.
 
-Both clients have the same methods; a call names one of them. The embedded one works on files, so it is called
-in a thread of its own, and only one process at a time can have its folder."""
+Call a client with the name of a Qdrant method and its arguments. The embedded database blocks, so its calls
+run in a separate thread. Only one process at a time can open the folder."""
 
 from __future__ import annotations
 
@@ -19,36 +19,39 @@ from tidemill import ConfigurationError, StoreUnavailable
 if TYPE_CHECKING:
     from qdrant_client import AsyncQdrantClient, QdrantClient
 
-PATIENCE = 30
-"""Seconds a server has for one call."""
+
+CALL_TIMEOUT_SECONDS = 30
+"""Timeout of one call to a server."""
 
 
-SETTING = "ARTICLES_QDRANT_"
-"""Every sentence about vectors that cannot be used names one of the settings that begin so."""
-_REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+SETTING_PREFIX = "ARTICLES_QDRANT_"
+"""Every error message about vectors names a setting with this prefix."""
+_AUTH_ERRORS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 class VectorsUnavailable(StoreUnavailable):
     """The vectors cannot be read or written now."""
 
 
-class FolderTaken(VectorsUnavailable):
-    """Another process has the folder, and may well embed."""
+class QdrantFolderInUse(VectorsUnavailable):
+    """Raised if another process has opened the folder. This says nothing about Qdrant's health: the other
+    process may work normally."""
 
 
-class Qdrant(Protocol):
+class QdrantCaller(Protocol):
     async def __call__(self, method: str, /, **arguments: Any) -> Any:
-        """The client's method of that name."""
+        """Calls the Qdrant client's method named `method` with these arguments, and returns its result."""
 
     async def close(self) -> None: ...
 
 
-def qdrant(url: str, path: str, key: str = "") -> Qdrant:
-    """By `url` when there is one, else in the folder `path`. Nothing is opened yet."""
-    return Served(url, key) if url else Embedded(path)
+def open_qdrant(url: str, path: str, key: str = "") -> QdrantCaller:
+    """Returns a client of the server at `url`, or of the folder `path` if `url` is empty. `key` is the
+    server's API key. The client connects at its first call."""
+    return QdrantServer(url, key) if url else EmbeddedQdrant(path)
 
 
-class Served:
+class QdrantServer:
     def __init__(self, url: str, key: str) -> None:
         self._url, self._key = url, key
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncQdrantClient] = WeakKeyDictionary()
@@ -61,15 +64,18 @@ class Served:
             return await getattr(client, method)(**arguments)
         except UnexpectedResponse as error:
             remedy = (
-                f"set {SETTING}KEY to its key" if error.status_code in _REFUSED else f"{SETTING}URL names it"
+                f"set {SETTING_PREFIX}KEY to its key"
+                if error.status_code in _AUTH_ERRORS
+                else f"{SETTING_PREFIX}URL names it"
             )
             raise VectorsUnavailable(
-                f"Qdrant at {self._url} answered {error.status_code} to {method}: {_said(error)}; {remedy}"
+                f"Qdrant at {self._url} answered {error.status_code} to {method}: "
+                f"{_error_text(error)}; {remedy}"
             ) from error
         except ApiException as error:
             raise VectorsUnavailable(
                 f"Qdrant at {self._url} cannot be reached: {error or type(error).__name__}; "
-                f"start it, or set {SETTING}URL to where it is"
+                f"start it, or set {SETTING_PREFIX}URL to where it is"
             ) from error
 
     async def close(self) -> None:
@@ -78,7 +84,8 @@ class Served:
             await client.close()
 
     async def _client(self) -> AsyncQdrantClient:
-        """Its package takes seconds to load, which an event loop does not have."""
+        """Returns the Qdrant client of the running event loop, and creates it if necessary. The package is
+        imported in a thread, because the import takes seconds and would block the event loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
             await asyncio.to_thread(import_module, "qdrant_client")
@@ -86,7 +93,10 @@ class Served:
 
             try:
                 self._clients[loop] = AsyncQdrantClient(
-                    url=self._url, api_key=self._key or None, timeout=PATIENCE, check_compatibility=False
+                    url=self._url,
+                    api_key=self._key or None,
+                    timeout=CALL_TIMEOUT_SECONDS,
+                    check_compatibility=False,
                 )
             except ValueError as error:
                 raise ConfigurationError(
@@ -96,7 +106,7 @@ class Served:
         return self._clients[loop]
 
 
-class Embedded:
+class EmbeddedQdrant:
     def __init__(self, path: str) -> None:
         self._path = path
         self._thread = ThreadPoolExecutor(1, "qdrant")
@@ -109,27 +119,28 @@ class Embedded:
         await self._in_thread(self._close)
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        """To its end, also when nobody waits for it any more: half a write would be neither."""
+        """Runs `work` in the database's thread and returns its result. The work finishes even if the caller
+        is cancelled, because a write must not stop halfway."""
         running = asyncio.get_running_loop().run_in_executor(self._thread, work)
         try:
             return await asyncio.shield(running)
         except OSError as error:
             raise VectorsUnavailable(
-                f"the folder {self._path} cannot be used: {error}; name another one by {SETTING}PATH"
+                f"the folder {self._path} cannot be used: {error}; name another one by {SETTING_PREFIX}PATH"
             ) from error
 
     def _call(self, method: str, arguments: dict[str, Any]) -> Any:
         if self._client is None:
-            self._client = self._opened()
+            self._client = self._open()
         return getattr(self._client, method)(**arguments)
 
-    def _opened(self) -> QdrantClient:
+    def _open(self) -> QdrantClient:
         from qdrant_client import QdrantClient
 
         try:
             return QdrantClient(path=self._path)
         except RuntimeError as error:
-            raise FolderTaken(
+            raise QdrantFolderInUse(
                 f"the folder {self._path} is in use by another process, and only one at a time can have it; "
                 "run one process, or a Qdrant server and name it by ARTICLES_QDRANT_URL"
             ) from error
@@ -140,5 +151,5 @@ class Embedded:
             self._client = None
 
 
-def _said(error: Any) -> str:
+def _error_text(error: Any) -> str:
     return str(getattr(error, "content", b"")[:200], "utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Articles to begin with: half of them Chinese, each with a question that it answers."""
+"""Sample articles in English and Chinese, each with a question that it answers."""
 
 from __future__ import annotations
 
@@ -8,19 +8,31 @@ from pathlib import Path
 
 import msgspec
 
+from tidemill_apps.articles.post_summaries import PostSummaries
+from tidemill_apps.articles.service import Articles
 
-class Sample(msgspec.Struct, frozen=True):
+
+class SampleArticle(msgspec.Struct, frozen=True):
     title: str
     content: str
     question: str
 
 
-class _File(msgspec.Struct, frozen=True):
-    article: tuple[Sample, ...]
+class _SampleFile(msgspec.Struct, frozen=True):
+    article: tuple[SampleArticle, ...]
 
 
 @cache
-def samples() -> tuple[Sample, ...]:
-    """English and Chinese by turns."""
+def load_samples() -> tuple[SampleArticle, ...]:
+    """Returns the samples, alternating between English and Chinese."""
     text = Path(__file__).with_name("samples.toml").read_text(encoding="utf-8")
-    return msgspec.convert(tomllib.loads(text), _File).article
+    return msgspec.convert(tomllib.loads(text), _SampleFile).article
+
+
+async def add_samples(articles: Articles) -> int:
+    """Creates the sample articles whose titles do not exist yet. Returns the number of created articles."""
+    known = await PostSummaries(articles.posts).find_titles([sample.title for sample in load_samples()])
+    new = [sample for sample in load_samples() if sample.title not in known]
+    for sample in new:
+        await articles.create(sample.title, sample.content)
+    return len(new)

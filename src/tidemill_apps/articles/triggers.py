@@ -1,108 +1,197 @@
-"""Embeddings that a person asks for: by the API and by the buttons of the pages alike."""
+"""Embeddings that a user requests by API or page. Text length, requests per minute and queue length are
+limited."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+
+from sqlalchemy import Column, Float, Index, Integer, String, Table, delete, func, insert, or_, select
 
 from tidemill import Job, QueueFull
-from tidemill.web import Asked, Refused, Role
-from tidemill_apps.articles.glance import Glance
-from tidemill_apps.articles.hurrying import hurry, waiting_for
-from tidemill_apps.articles.limits import Limits
+from tidemill.web import HTTPError, Role, RouteRequest
+from tidemill_apps.articles.embed_requests import (
+    BULK_PRIORITY,
+    MANUAL_PRIORITY,
+    load_waiting_jobs,
+    reprioritise_jobs,
+)
+from tidemill_apps.articles.post_summaries import PostSummaries
 from tidemill_apps.articles.posts import Post
-from tidemill_apps.articles.requesting import BULK, MANUAL
-from tidemill_apps.articles.words import said
+from tidemill_apps.articles.service import MESSAGES, Articles
 
-if TYPE_CHECKING:
-    from tidemill_apps.articles.articles import Articles
-
-NAMED = 10
-LARGEST = 2**63 - 1
+MINUTE_SECONDS = 60.0
+TRIGGER_LOCK_ID = 0x61727469
+"""Id of the PostgreSQL advisory lock that serialises the counting of triggers."""
 
 
-def number_of(asked: Asked) -> int:
-    """Of the article that the path names; whether it is there is another question."""
-    named = asked.path["id"]
-    if not (named.isascii() and named.isdigit() and int(named) <= LARGEST):
-        raise unknown(asked)
+class TriggerLimits:
+    """Checks limits for embeddings that a user requests. A check that fails raises an HTTPError that says
+    what the user can do, and changes nothing."""
+
+    def __init__(self, articles: Articles) -> None:
+        self._articles, self._posts = articles, articles.posts
+        self._triggers = Table(
+            "article_triggers",
+            articles.posts.table.metadata,
+            Column("id", Integer, primary_key=True),
+            Column("who", String, nullable=False),
+            Column("at", Float, nullable=False),
+            Index("article_triggers_by_who", "who", "at"),
+        )
+
+    def check_length(self, request: RouteRequest, content: str) -> None:
+        limit = self._articles.settings.content_limit
+        if len(content) > limit:
+            raise HTTPError(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                MESSAGES.translate(request.language, "too_long", count=len(content), limit=limit),
+                field="content",
+            )
+
+    async def check_room(self, request: RouteRequest, more: int) -> None:
+        """Raises HTTPError 503 if the queue has no space for `more` new jobs."""
+        waiting, limit = await self._articles.requests.waiting()
+        if more and limit is not None and waiting + more > limit:
+            raise self.build_queue_full(request, waiting, limit)
+
+    def build_queue_full(self, request: RouteRequest, waiting: int, limit: int) -> HTTPError:
+        sentence = MESSAGES.translate(request.language, "full", waiting=waiting, limit=limit)
+        return HTTPError(
+            HTTPStatus.SERVICE_UNAVAILABLE, sentence, headers={"retry-after": str(int(MINUTE_SECONDS))}
+        )
+
+    async def count_trigger(self, request: RouteRequest) -> None:
+        """Counts one request of the user. Raises HTTPError 429 if the user has reached `triggers_per_minute`
+        in the last minute."""
+        who, limit = request.user.name, self._articles.settings.triggers_per_minute
+        wait = await self._count_or_wait(who, limit)
+        if wait:
+            seconds = math.ceil(wait)
+            raise HTTPError(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                MESSAGES.translate(request.language, "too_often", who=who, limit=limit, wait=seconds),
+                headers={"retry-after": str(seconds)},
+            )
+
+    async def _count_or_wait(self, who: str, limit: int) -> float:
+        """Counts one request of the user `who` and returns 0. If the user has made `limit` requests in the
+        last minute, it counts nothing and returns the seconds to wait. It deletes old entries, and entries
+        that lie in the future because the clock was set back."""
+        columns = self._triggers.c
+        await self._posts.prepare()
+        async with self._posts.database.transaction() as connection:
+            if connection.dialect.name == "postgresql":  # SQLite has one writer at a time
+                await connection.execute(select(func.pg_advisory_xact_lock(TRIGGER_LOCK_ID)))
+            now = self._articles.app.clock.wall()
+            over = or_(columns.at <= now - MINUTE_SECONDS, columns.at > now + MINUTE_SECONDS)
+            await connection.execute(delete(self._triggers).where(over))
+            query = select(func.count(), func.min(columns.at)).where(columns.who == who)
+            count, first = (await connection.execute(query)).one()
+            if count >= limit:
+                return min(max(float(first) + MINUTE_SECONDS - now, 1.0), MINUTE_SECONDS)
+            await connection.execute(insert(self._triggers).values(who=who, at=now))
+            return 0.0
+
+
+MAX_IDS_NAMED = 10
+MAX_POST_ID = 2**63 - 1
+
+
+def parse_post_id(request: RouteRequest) -> int:
+    """Returns the article id in the request's path. Raises HTTPError 404 if it is not a number. It does not
+    check that the article exists."""
+    named = request.path["id"]
+    if not (named.isascii() and named.isdigit() and int(named) <= MAX_POST_ID):
+        raise refuse_unknown_post(request)
     return int(named)
 
 
-def unknown(asked: Asked) -> Refused:
-    sentence = said(asked.language, "unknown", post=asked.path["id"][:20])
-    return Refused(HTTPStatus.NOT_FOUND, sentence, field="id")
+def refuse_unknown_post(request: RouteRequest) -> HTTPError:
+    sentence = MESSAGES.translate(request.language, "unknown", post=request.path["id"][:20])
+    return HTTPError(HTTPStatus.NOT_FOUND, sentence, field="id")
 
 
-class Triggers:
-    """Nothing is requested before all of it may be; a refused one changes nothing."""
+class EmbeddingTriggers:
+    """Requests embeddings for a user. All checks run before the first change, so a refused request changes
+    nothing. One exception: if the queue fills up in between, some articles stay pending and are enqueued
+    later."""
 
-    def __init__(self, articles: Articles, limits: Limits) -> None:
+    def __init__(self, articles: Articles, limits: TriggerLimits) -> None:
         self._articles, self._limits = articles, limits
-        self._glance = Glance(articles.posts)
+        self._summaries = PostSummaries(articles.posts)
 
-    async def post(self, asked: Asked) -> Post:
-        """The one that the path names."""
-        post = await self._articles.posts.get(number_of(asked))
+    async def load_post(self, request: RouteRequest) -> Post:
+        """Returns the article whose id is in the request's path. Raises HTTPError 404 if it does not
+        exist."""
+        post = await self._articles.posts.get(parse_post_id(request))
         if post is None:
-            raise unknown(asked)
+            raise refuse_unknown_post(request)
         return post
 
-    async def visible(self, asked: Asked) -> Post:
-        """The same; a hidden one is there for admins only."""
-        post = await self.post(asked)
-        if post.hidden and not asked.who.role.may(Role.ADMIN):
-            raise unknown(asked)
+    async def load_visible(self, request: RouteRequest) -> Post:
+        """Returns the article whose id is in the request's path. Raises HTTPError 404 if it does not exist,
+        or if it is hidden and the user is not an admin."""
+        post = await self.load_post(request)
+        if post.hidden and not request.user.role.may(Role.ADMIN):
+            raise refuse_unknown_post(request)
         return post
 
-    async def one(self, asked: Asked) -> None:
-        """First of all that wait (E2)."""
-        post = await self.post(asked)
-        self._limits.mind_length(asked, post.content)
+    async def trigger_one(self, request: RouteRequest) -> None:
+        """Requests the embedding of the article in the request's path. Its job runs before all bulk and
+        automatic embeddings (requirement E2)."""
+        post = await self.load_post(request)
+        self._limits.check_length(request, post.content)
         if not post.content:
-            sentence = said(asked.language, "without_text", post=post.id)
-            raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, sentence, field="content")
-        await self._request(asked, [post.id], MANUAL)
+            sentence = MESSAGES.translate(request.language, "without_text", post=post.id)
+            raise HTTPError(HTTPStatus.UNPROCESSABLE_ENTITY, sentence, field="content")
+        await self._request(request, [post.id], MANUAL_PRIORITY)
 
-    async def many(self, asked: Asked, ids: Collection[int] | None, priority: int = BULK) -> int:
-        """How many were requested."""
+    async def trigger_many(
+        self, request: RouteRequest, ids: Collection[int] | None, priority: int = BULK_PRIORITY
+    ) -> int:
+        """Requests embeddings of the articles `ids`, or of all visible articles with a text if `ids` is None.
+        Returns the number of requested articles."""
         if ids is not None:
-            await self._mind_known(asked, ids)
-        return await self._request(asked, ids, priority)
+            await self._check_known(request, ids)
+        return await self._request(request, ids, priority)
 
-    async def _mind_known(self, asked: Asked, ids: Collection[int]) -> None:
-        lines = await self._glance.of([number for number in ids if 0 < number <= LARGEST])
+    async def _check_known(self, request: RouteRequest, ids: Collection[int]) -> None:
+        lines = await self._summaries.load([number for number in ids if 0 < number <= MAX_POST_ID])
         if unknown := [str(number) for number in ids if number not in lines]:
-            named = ", ".join(unknown[:NAMED]) + (" …" if len(unknown) > NAMED else "")
-            sentence = said(asked.language, "unknown_many", posts=named)
-            raise Refused(HTTPStatus.NOT_FOUND, sentence, field="ids")
+            named = ", ".join(unknown[:MAX_IDS_NAMED]) + (" …" if len(unknown) > MAX_IDS_NAMED else "")
+            sentence = MESSAGES.translate(request.language, "unknown_many", posts=named)
+            raise HTTPError(HTTPStatus.NOT_FOUND, sentence, field="ids")
         limit = self._articles.settings.content_limit
         for line in lines.values():
             if line.length > limit:
-                sentence = said(asked.language, "too_long", count=line.length, limit=limit)
-                raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"{line.id}: {sentence}", field="ids")
+                sentence = MESSAGES.translate(request.language, "too_long", count=line.length, limit=limit)
+                raise HTTPError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"{line.id}: {sentence}", field="ids")
 
-    async def _request(self, asked: Asked, ids: Collection[int] | None, priority: int) -> int:
+    async def _request(self, request: RouteRequest, ids: Collection[int] | None, priority: int) -> int:
         waiting = await self._waiting_in_full_queue(ids or ())
         others = None if ids is None else [number for number in ids if number not in waiting]
-        await self._limits.mind_room(asked, await self._glance.shown() if others is None else len(others))
-        await self._limits.mind_triggers(asked)
+        await self._limits.check_room(
+            request, await self._summaries.count_visible() if others is None else len(others)
+        )
+        await self._limits.count_trigger(request)
         requests = self._articles.requests
         try:
-            await hurry(self._articles.app, waiting.values(), priority)
+            await reprioritise_jobs(self._articles.app, waiting.values(), priority)
             if others is None:
                 return await requests.request_all(priority)
             return len(waiting) + await requests.request_many(others, priority)
         except QueueFull as error:
-            # Others were quicker: what is pending by now is sent when there is room.
-            raise Refused(
+            # Another request was faster. Rows that are pending by now are sent when there is room.
+            raise HTTPError(
                 HTTPStatus.SERVICE_UNAVAILABLE, str(error), headers={"retry-after": "60"}
             ) from error
 
     async def _waiting_in_full_queue(self, ids: Collection[int]) -> dict[int, Job]:
-        """The jobs of those that wait, where there is not room for all."""
+        """Returns a mapping from article id to waiting job, for the articles `ids` that need no new job. If
+        the queue has space for all `ids`, the mapping is empty, because all of them can get new jobs."""
         room = await self._articles.requests.room()
         if room is None or len(ids) <= room:
             return {}
-        return await waiting_for(self._articles.app, self._articles.posts, ids)
+        return await load_waiting_jobs(self._articles.app, self._articles.posts, ids)

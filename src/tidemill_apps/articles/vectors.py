@@ -1,9 +1,11 @@
-"""The vectors of articles: points in one collection of Qdrant, a chunk each.
+"""The vectors of articles in Qdrant. All articles share one collection, and each chunk is one point in it.
 
-A point is named after its article, version and number, so that writing it again is harmless, and a run that
-is repeated finds what it has paid for already. Which version is searched, and whether the article is hidden,
-only its row says: a new version is written beside the old one, the row then names it, and the old one goes.
-Whatever dies between two of these steps leaves points that nobody finds, until they are swept."""
+A point id is derived from article, version and chunk index. So writing a point twice is harmless, and a
+repeated run finds the vectors that are already paid for.
+
+The article's row says which version search uses and whether the article is hidden. A run writes the points of
+the new version, then updates the row, then deletes the points of the old version. A crash in between leaves
+points that search ignores. The periodic sweep (`reconciler`) deletes them."""
 
 from __future__ import annotations
 
@@ -16,20 +18,21 @@ import msgspec
 
 from tidemill import ConfigurationError
 from tidemill_apps.articles.posts import Post
-from tidemill_apps.articles.qdrant import FolderTaken, Qdrant, VectorsUnavailable
+from tidemill_apps.articles.qdrant import QdrantCaller, QdrantFolderInUse, VectorsUnavailable
 
 if TYPE_CHECKING:
     from qdrant_client import models
 
-_NAMES = UUID("5f6a2b0e-0f5e-4a52-9a53-6b1f7a1c6d11")
-PAGE = 500
-TRUSTED = 60.0
-"""Seconds for which the last call says whether Qdrant can be used."""
-SWEPT = ["postId", "version", "chunkIndex", "title", "hide"]
+
+_POINT_NAMESPACE = UUID("5f6a2b0e-0f5e-4a52-9a53-6b1f7a1c6d11")
+POINTS_PER_PAGE = 500
+CHECK_VALID_SECONDS = 60.0
+"""How long the result of the last call tells whether Qdrant is available."""
+SWEEP_FIELDS = ["postId", "version", "chunkIndex", "title", "hide"]
 
 
-class Piece(msgspec.Struct, frozen=True, kw_only=True):
-    """A chunk of a version of an article."""
+class ArticleChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """One chunk of one version of an article."""
 
     post_id: int
     version: int
@@ -38,11 +41,11 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        return name_of(self.post_id, self.version, self.index)
+        return build_point_id(self.post_id, self.version, self.index)
 
 
-class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """A point that is near. Points of other programs have no version."""
+class VectorHit(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored point near the question. `version` is 0 for points that another program wrote."""
 
     postId: int  # noqa: N815 - as the payload has it
     version: int
@@ -50,47 +53,49 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     chunkText: str  # noqa: N815 - as above
     score: float
 
-    def counts_for(self, post: Post) -> bool:
-        """Whether it is one of the chunks the article has now. In an existing table the id of an article that
-        is gone may be another one's by now, and its points still be there."""
+    def belongs_to(self, post: Post) -> bool:
+        """True if this point is a chunk of the version of `post` that search uses. It may be False although
+        the ids are equal: points of a deleted article may remain, and a new article may reuse its id."""
         if self.version != post.rag_current:
             return False
         return not self.version or self.chunkIndex < post.rag_chunks
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """How the last call to Qdrant ended, and when by the event loop's clock. `problem`: None when it was
-    answered."""
+class QdrantCheck(msgspec.Struct, frozen=True):
+    """The result of the last call to Qdrant. `problem` is None if the call succeeded. `at` is the event
+    loop's time in seconds."""
 
     problem: str | None
     at: float
 
 
-class Vectors:
-    """`model` is kept with every point: vectors of another model are not those that were paid for."""
+class ArticleVectors:
+    """Reads and writes points in the collection `collection`. `model` is stored with every point, because
+    vectors of different models cannot be compared."""
 
-    def __init__(self, qdrant: Qdrant, collection: str, model: str) -> None:
+    def __init__(self, qdrant: QdrantCaller, collection: str, model: str) -> None:
         self._qdrant, self._collection, self._model = qdrant, collection, model
         self._size = 0
-        self._seen: Seen | None = None
+        self._last_check: QdrantCheck | None = None
 
     async def close(self) -> None:
         await self._qdrant.close()
 
-    def seen(self) -> Seen | None:
-        """None when this process has not asked of late."""
-        seen = self._seen
-        return seen if seen is not None and _now() - seen.at < TRUSTED else None
+    def last_check(self) -> QdrantCheck | None:
+        """Returns the result of the last call to Qdrant, or None if this process has made no call in the last
+        60 s."""
+        check = self._last_check
+        return check if check is not None and _loop_time() - check.at < CHECK_VALID_SECONDS else None
 
-    async def mind_away(self) -> None:
-        """Raises when Qdrant cannot be used."""
+    async def check_available(self) -> None:
+        """Raises VectorsUnavailable or ConfigurationError if Qdrant cannot be used."""
         await self._exists()
 
-    async def written(self, pieces: Sequence[Piece]) -> set[str]:
-        """The names of those that are there already, with this text and by this model."""
-        if not pieces or not await self._exists():
+    async def find_written(self, chunks: Sequence[ArticleChunk]) -> set[str]:
+        """Returns the point ids of those chunks that are already stored with the same text and model."""
+        if not chunks or not await self._exists():
             return set()
-        texts = {piece.name: piece.text for piece in pieces}
+        texts = {chunk.name: chunk.text for chunk in chunks}
         found = await self._call("retrieve", ids=list(texts), with_payload=["chunkText", "model"])
         return {
             str(point.id)
@@ -99,93 +104,96 @@ class Vectors:
         }
 
     async def write(
-        self, pieces: Sequence[Piece], vectors: Sequence[list[float]], posts: dict[int, Post]
+        self, chunks: Sequence[ArticleChunk], vectors: Sequence[list[float]], posts: dict[int, Post]
     ) -> None:
-        """Labelled as their articles are in `posts`."""
-        if not pieces:
+        """Writes one point per chunk with its vector. `posts` maps article ids to articles, whose title and
+        visibility are stored with the points."""
+        if not chunks:
             return
         await self._prepare(len(vectors[0]))
         from qdrant_client import models
 
         points = [
             models.PointStruct(
-                id=piece.name, vector=vector, payload=self._payload(piece, posts[piece.post_id])
+                id=chunk.name, vector=vector, payload=self._payload(chunk, posts[chunk.post_id])
             )
-            for piece, vector in zip(pieces, vectors, strict=True)
+            for chunk, vector in zip(chunks, vectors, strict=True)
         ]
         await self._call("upsert", points=points, wait=True)
 
-    async def label(self, post: Post) -> None:
-        """The title and the hiding of the version that is searched."""
+    async def set_label(self, post: Post) -> None:
+        """Writes the title and visibility of `post` to the points of the version that search uses."""
         if post.rag_chunks and await self._exists():
-            names = [name_of(post.id, post.rag_current, index) for index in range(post.rag_chunks)]
-            await self._call("set_payload", payload=label_of(post), points=names, wait=True)
+            point_ids = [build_point_id(post.id, post.rag_current, index) for index in range(post.rag_chunks)]
+            await self._call("set_payload", payload=build_label(post), points=point_ids, wait=True)
 
-    async def drop(self, post_id: int, version: int, chunks: int) -> None:
-        """The points of one version."""
-        await self.delete(name_of(post_id, version, index) for index in range(chunks))
+    async def delete_version(self, post_id: int, version: int, chunks: int) -> None:
+        """Deletes the points of one version of an article. `chunks` is the number of its chunks."""
+        await self.delete(build_point_id(post_id, version, index) for index in range(chunks))
 
-    async def forget(self, post_id: int, *, unversioned: bool = False) -> None:
-        """Every point of an article that is gone, or only those of another program."""
+    async def delete_post(self, post_id: int, *, unversioned: bool = False) -> None:
+        """Deletes every point of an article. `unversioned=True`: deletes only points without a version, which
+        another program wrote."""
         if await self._exists():
             from qdrant_client import models
 
-            of_it = models.FieldCondition(key="postId", match=models.MatchValue(value=post_id))
+            of_post = models.FieldCondition(key="postId", match=models.MatchValue(value=post_id))
             without = models.IsEmptyCondition(is_empty=models.PayloadField(key="version"))
-            meant = models.Filter(must=[of_it, without] if unversioned else [of_it])
-            await self._call("delete", points_selector=meant, wait=True)
+            condition = models.Filter(must=[of_post, without] if unversioned else [of_post])
+            await self._call("delete", points_selector=condition, wait=True)
 
-    async def search(self, vector: list[float], limit: int, offset: int = 0) -> list[Hit]:
-        """The nearest points of articles that are not hidden, of whatever version, and of this model: what
-        another one means by its numbers is another thing."""
+    async def search(self, vector: list[float], limit: int, offset: int = 0) -> list[VectorHit]:
+        """Returns up to `limit` points nearest to `vector`, after skipping `offset` points. Points of hidden
+        articles and of other models are left out. The points may belong to any version of an article."""
         if not await self._exists():
             return []
-        self._mind(len(vector))
+        self._check_size(len(vector))
         from qdrant_client import models
 
         shown = models.FieldCondition(key="hide", match=models.MatchValue(value="0"))
         ours = models.FieldCondition(key="model", match=models.MatchValue(value=self._model))
         unnamed = models.IsEmptyCondition(is_empty=models.PayloadField(key="model"))
-        meant = models.Filter(must=[shown, models.Filter(should=[ours, unnamed])])
+        condition = models.Filter(must=[shown, models.Filter(should=[ours, unnamed])])
         answer = await self._call(
-            "query_points", query=vector, query_filter=meant, limit=limit, offset=offset
+            "query_points", query=vector, query_filter=condition, limit=limit, offset=offset
         )
-        return [_hit(point) for point in answer.points if _is_of_article(point.payload)]
+        return [_parse_hit(point) for point in answer.points if _is_of_article(point.payload)]
 
     async def count(self) -> int:
-        """Points there are, those that wait to be swept included."""
+        """Counts all points, including points of old versions that are not deleted yet."""
         return int((await self._call("count")).count) if await self._exists() else 0
 
-    async def pages(self) -> AsyncIterator[list[models.Record]]:
-        """Every point of an article, with its place and its label. Others may keep points in the same
-        collection."""
+    async def load_pages(self) -> AsyncIterator[list[models.Record]]:
+        """Yields all points of articles in pages of up to 500, without their vectors. Points without an
+        article id are left out, because other programs may use the same collection."""
         at = None
         while await self._exists():
             found, at = await self._call(
-                "scroll", limit=PAGE, offset=at, with_payload=SWEPT, with_vectors=False
+                "scroll", limit=POINTS_PER_PAGE, offset=at, with_payload=SWEEP_FIELDS, with_vectors=False
             )
             yield [point for point in found if _is_of_article(point.payload)]
             if at is None:
                 break
 
-    async def delete(self, names: Iterable[str]) -> None:
-        """The points of these names."""
-        if (points := list(names)) and await self._exists():
+    async def delete(self, point_ids: Iterable[str]) -> None:
+        """Deletes points by id."""
+        if (points := list(point_ids)) and await self._exists():
             from qdrant_client import models
 
             await self._call("delete", points_selector=models.PointIdsList(points=list(points)), wait=True)
 
     async def _exists(self) -> bool:
-        self._size = self._size or await self._size_there()
+        self._size = self._size or await self._load_size()
         return bool(self._size)
 
     async def _prepare(self, size: int) -> None:
-        """A collection for vectors of that size; once there is one, others are refused."""
+        """Creates the collection for vectors of `size` numbers, if it does not exist. Raises
+        ConfigurationError if it exists with another size."""
         if not await self._exists():
             self._size = await self._create(size)
-        self._mind(size)
+        self._check_size(size)
 
-    def _mind(self, size: int) -> None:
+    def _check_size(self, size: int) -> None:
         if size != self._size:
             raise ConfigurationError(
                 f"the collection {self._collection} has vectors of {self._size} numbers, and the model "
@@ -193,7 +201,7 @@ class Vectors:
                 "everything again, or set the model back"
             )
 
-    async def _size_there(self) -> int:
+    async def _load_size(self) -> int:
         if not await self._call("collection_exists"):
             return 0
         config = (await self._call("get_collection")).config.params.vectors
@@ -211,7 +219,7 @@ class Vectors:
         try:
             await self._call("create_collection", vectors_config=vectors)
         except (VectorsUnavailable, ValueError):
-            if found := await self._size_there():  # another process was first
+            if found := await self._load_size():  # another process created it first
                 return found
             raise
         return size
@@ -221,32 +229,32 @@ class Vectors:
             answer = await self._qdrant(method, collection_name=self._collection, **arguments)
         except VectorsUnavailable as error:
             self._size = 0  # the collection may be gone when the server is back
-            if not isinstance(error, FolderTaken):
-                self._seen = Seen(str(error), _now())
+            if not isinstance(error, QdrantFolderInUse):
+                self._last_check = QdrantCheck(str(error), _loop_time())
             raise
-        self._seen = Seen(None, _now())
+        self._last_check = QdrantCheck(None, _loop_time())
         return answer
 
-    def _payload(self, piece: Piece, post: Post) -> dict[str, Any]:
+    def _payload(self, chunk: ArticleChunk, post: Post) -> dict[str, Any]:
         return {
-            "postId": piece.post_id,
-            "chunkIndex": piece.index,
-            "chunkText": piece.text,
-            "version": piece.version,
+            "postId": chunk.post_id,
+            "chunkIndex": chunk.index,
+            "chunkText": chunk.text,
+            "version": chunk.version,
             "model": self._model,
-            **label_of(post),
+            **build_label(post),
         }
 
 
-def name_of(post_id: int, version: int, index: int) -> str:
-    return str(uuid5(_NAMES, f"{post_id}/{version}/{index}"))
+def build_point_id(post_id: int, version: int, index: int) -> str:
+    return str(uuid5(_POINT_NAMESPACE, f"{post_id}/{version}/{index}"))
 
 
-def label_of(post: Post) -> dict[str, str]:
+def build_label(post: Post) -> dict[str, str]:
     return {"title": post.title, "hide": post.hide}
 
 
-def _now() -> float:
+def _loop_time() -> float:
     return asyncio.get_running_loop().time()
 
 
@@ -254,9 +262,9 @@ def _is_of_article(payload: dict[str, Any] | None) -> bool:
     return isinstance((payload or {}).get("postId"), int)
 
 
-def _hit(point: models.ScoredPoint) -> Hit:
+def _parse_hit(point: models.ScoredPoint) -> VectorHit:
     payload = point.payload or {}
-    return Hit(
+    return VectorHit(
         postId=payload["postId"],
         version=payload.get("version", 0),
         chunkIndex=payload.get("chunkIndex", 0),

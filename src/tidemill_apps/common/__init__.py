@@ -1,5 +1,4 @@
-"""What the applications share: settings from the environment, a database of their own, the providers they
-call and the simulator that stands in for those.
+"""Code that the applications share: settings, database access, provider clients and the start of the
+simulator.
 
-A user who plugs in another service writes one class beside `providers/gemini.py`.
-"""
+To support another provider API, add a module beside `gemini.py`."""

@@ -1,157 +1,334 @@
-"""The database of an application: SQLite in a file of its own, or PostgreSQL.
-
-    database = Database("sqlite:///music.db")
-    await database.prepare(metadata)
-    async with database.transaction() as connection:
-        await connection.execute(insert(songs).values(…))
-
-Nothing is opened before it is asked for, and every event loop has an engine of its own: the routes of a
-web process and the tests of an application use the same object as its workers.
-"""
+"""The application's own database, on SQLite or PostgreSQL. Every error message is one sentence that includes
+a remedy."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import re
+import sqlite3
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import MetaData, event
-from sqlalchemy.engine import Connection, make_url
-from sqlalchemy.exc import DBAPIError
+import aiosqlite
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    MetaData,
+    Table,
+    event,
+    func,
+    inspect,
+    make_url,
+    select,
+)
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, InterfaceError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
-from tidemill import ConfigurationError
-from tidemill_apps.common.column_types import problems_with
-from tidemill_apps.common.database_errors import (
-    EXAMPLE,
-    DatabaseUnavailable,
-    named,
-    place_of,
-    refused,
-    sentence,
+from tidemill import ConfigurationError, StoreUnavailable, Tidemill, TidemillError
+from tidemill_apps.common.existing_tables import create_missing_tables, find_column_problems, requires_value
+
+EXAMPLE_URL = "sqlite:///music.db"
+MAX_IDS_PER_STATEMENT = 500
+"""Rows per statement; databases limit the number of parameters."""
+ItemT = TypeVar("ItemT")
+_KNOWN_MESSAGES = (
+    ("database or disk is full", "the disk is full; make room, work goes on by itself"),
+    ("readonly database", "it may not be written to; give this user the right to write the file"),
+    (
+        "unable to open database file",
+        "the file cannot be opened; is its folder there, and may it be written?",
+    ),
+    ("not a database", "the file is no SQLite database; name another one"),
+    ("database is locked", "somebody else has been writing for too long; is another program holding it?"),
 )
-from tidemill_apps.common.tables import create_missing
-
-__all__ = ["Database", "DatabaseUnavailable"]
-
-WAIT = 30.0
-"""Seconds a writer waits for others to finish with the file."""
-KEPT = 4
-"""Connections to a file; more are opened when they are needed, and closed again."""
 
 
-class _Opened:
-    """`turn`: writers of one process wait for each other here, in order; SQLite's own waiting is a lottery
-    among those who look again and again."""
+class DatabaseUnavailable(StoreUnavailable):
+    """The application's database is unavailable. A route answers 503 with the message."""
+
+
+class StatementRefused(TidemillError):
+    """Raised if the database refuses a statement. The message contains no SQL, because users see it on pages.
+    `driver_message` is the original message of the database driver."""
+
+    def __init__(self, problem: str, driver_message: str) -> None:
+        super().__init__(problem)
+        self.driver_message = driver_message
+
+
+class RowRefused(StatementRefused):
+    """Raised if the table refuses a row, for example because of a constraint. The transaction is rolled back.
+    An HTTP route answers 409 with the message."""
+
+
+def build_statement_refused(place: str, error: DBAPIError) -> StatementRefused:
+    """Returns the error to raise for a statement that the database refused: RowRefused for a violated
+    constraint, otherwise StatementRefused. `place` is the database's location. Use `describe_outage` first;
+    if it returns None, the database is available and this function applies."""
+    said = driver_message(error)
+    problem = (
+        f"the database {place} refused a statement: {said}; see whether its tables are as they should be"
+    )
+    return (RowRefused if isinstance(error, IntegrityError) else StatementRefused)(problem, said)
+
+
+def driver_message(error: DBAPIError) -> str:
+    """Returns the first line of the driver's message, without the class name."""
+    return re.sub(r"^<class '[^']*'>: ", "", str(error.orig)).partition("\n")[0]
+
+
+def prefix_variable(variable: str, told: str) -> str:
+    """Returns the message `told` with the setting's name `variable` before it, or `told` alone if `variable`
+    is empty."""
+    return f"{variable}: {told}" if variable else told
+
+
+def format_location(url: str, variable: str = "", example: str = EXAMPLE_URL) -> str:
+    """Returns the database's location without user name and password: the file, or host:port/name. Raises
+    ConfigurationError if `url` is invalid. `variable` and `example` appear in that error."""
+    remedy = f"write it as {example} or postgresql://user:password@host/name"
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        problem = "the address of the database is not one"
+        raise ConfigurationError(prefix_variable(variable, f"{problem}; {remedy}")) from None
+    if parsed.drivername == "sqlite":
+        if not parsed.database or parsed.query or parsed.host:
+            problem = "the address of the database names no file"
+            raise ConfigurationError(prefix_variable(variable, f"{problem}; {remedy}"))
+        return parsed.database
+    if parsed.drivername not in ("postgresql", "postgres"):
+        problem = f"databases by {parsed.drivername!r} are not known here"
+        raise ConfigurationError(prefix_variable(variable, f"{problem}; {remedy}"))
+    return f"{parsed.host or 'localhost'}:{parsed.port or 5432}/{parsed.database or ''}"
+
+
+def describe_outage(place: str, error: DBAPIError | OSError, *, connected: bool) -> str | None:
+    """Returns a sentence about an outage of the database, or None if the statement itself was wrong. `place`
+    is the database's location. `connected=True`: the error came after the connection was made."""
+    if isinstance(error, OSError):
+        if connected:  # the caller's own file error inside a transaction
+            return None
+        return f"the database {place} cannot be reached: {error.strerror or error}; is it running?"
+    said = driver_message(error)
+    for words, told in _KNOWN_MESSAGES:
+        if words in said:
+            return f"the database {place}: {told}"
+    if not connected:
+        return f"the database {place} cannot be used: {said}"
+    if error.connection_invalidated or isinstance(error, InterfaceError):
+        return f"the database {place} went away: {said}"
+    return None
+
+
+_SQLITE_SCHEME = "sqlite:///"
+
+
+def check_separate_files(app: Tidemill, database_url: str, variable: str) -> None:
+    """Raises ConfigurationError if the job store and the application's tables use the same SQLite file. Their
+    writers would block each other, and a backup or compaction of one would affect the other. `variable` is
+    the setting's name for the message."""
+    jobs, tables = str(app.url), database_url
+    if not (jobs.startswith(_SQLITE_SCHEME) and tables.startswith(_SQLITE_SCHEME)):
+        return
+    here, there = (Path(url.removeprefix(_SQLITE_SCHEME)).resolve() for url in (jobs, tables))
+    if here == there:
+        raise ConfigurationError(
+            f"{variable}: {there.name} is the file of the jobs; name another one for the application's tables"
+        )
+
+
+LOCK_TIMEOUT_SECONDS = 30.0
+"""How long a writer waits for the file lock."""
+CONNECTION_POOL_SIZE = 4
+"""Connections kept open; more are opened on demand and closed again."""
+
+
+class _LoopEngine:
+    """The SQLAlchemy engine of one event loop. `turn` is a lock that SQLite writers of this loop take before
+    they write. It serves writers in the order in which they asked; SQLite's own lock does not, and a writer
+    could wait very long."""
 
     def __init__(self, url: str, variable: str) -> None:
         self.sqlite = url.startswith("sqlite")
-        self.engine = _sqlite(url) if self.sqlite else _postgres(url, variable)
+        self.engine = _create_sqlite_engine(url) if self.sqlite else _create_postgres_engine(url, variable)
         self.turn = asyncio.Lock()
 
 
 class Database:
-    def __init__(self, url: str, variable: str = "", example: str = EXAMPLE) -> None:
-        """`url`: sqlite:///file, or postgresql://user:password@host/name. `variable` is what sets it, and
-        `example` what it might be: whoever reads an error looks there."""
+    def __init__(self, url: str, variable: str = "", example: str = EXAMPLE_URL) -> None:
+        """`url` is sqlite:///file or postgresql://user:password@host/name. `variable` is the name of the
+        setting that holds the URL, and `example` a valid value. Both appear in error messages."""
         self._url, self._variable = url, variable
-        self.place = place_of(url, variable, example)
-        """Where it is, without secrets."""
-        self._opened: WeakKeyDictionary[asyncio.AbstractEventLoop, _Opened] = WeakKeyDictionary()
+        self.location = format_location(url, variable, example)
+        """The location without secrets."""
+        self._opened: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopEngine] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
-        return f"Database({self.place!r})"
+        return f"Database({self.location!r})"
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
-        """To write: committed at the end, rolled back by an exception. On SQLite nobody else writes
-        meanwhile, so keep it short: no call to a provider inside."""
-        opened = self._of_this_loop()
-        async with opened.turn if opened.sqlite else nullcontext(), self._begun(opened.engine) as connection:
+        """Opens a transaction for writing. It commits at the end of the `async with` block and rolls back on
+        an exception. On SQLite it blocks all other writers, so keep it short and make no provider calls
+        inside."""
+        opened = self._loop_engine()
+        async with opened.turn if opened.sqlite else nullcontext(), self._begin(opened.engine) as connection:
             yield connection
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """Only to look: writers are not kept waiting by others who look."""
-        engine = self._of_this_loop().engine.execution_options(reads_only=True)
-        async with self._begun(engine) as connection:
+        """Opens a read-only transaction for the `async with` block. It does not block writers."""
+        engine = self._loop_engine().engine.execution_options(reads_only=True)
+        async with self._begin(engine) as connection:
             yield connection
 
     async def prepare(self, metadata: MetaData) -> None:
-        """Create the tables and columns that are missing. Nothing is ever dropped, renamed or changed. Raises
-        ConfigurationError for columns that are there and cannot hold what will be written."""
+        """Creates the tables, columns and indexes of `metadata` that are missing. It never drops, renames or
+        changes existing ones. Raises ConfigurationError if an existing column cannot hold the values that the
+        application writes."""
         async with self.transaction() as connection:
-            await connection.run_sync(create_missing, metadata)
-            problems = await connection.run_sync(problems_with, metadata)
+            await connection.run_sync(create_missing_tables, metadata)
+            problems = await connection.run_sync(find_column_problems, metadata)
         if problems:
-            raise ConfigurationError(named(self._variable, "; ".join(problems)))
+            raise ConfigurationError(prefix_variable(self._variable, "; ".join(problems)))
+
+    async def count_by(self, column: Column[Any], *conditions: ColumnElement[bool]) -> dict[str | None, int]:
+        """Returns the number of rows per value of `column`, for example per status. Only rows that meet all
+        `conditions` are counted."""
+        query = select(column, func.count()).where(*conditions).group_by(column)
+        async with self.reading() as connection:
+            return {row[0]: int(row[1]) for row in await connection.execute(query)}
 
     async def close(self) -> None:
-        """What this event loop had open. It may be used again."""
+        """Closes the connections of this event loop. The object can be used again."""
         opened = self._opened.pop(asyncio.get_running_loop(), None)
         if opened is not None:
             await opened.engine.dispose()
 
-    def _of_this_loop(self) -> _Opened:
+    def _loop_engine(self) -> _LoopEngine:
         loop = asyncio.get_running_loop()
         if loop not in self._opened:
-            self._opened[loop] = _Opened(self._url, self._variable)
+            self._opened[loop] = _LoopEngine(self._url, self._variable)
         return self._opened[loop]
 
     @asynccontextmanager
-    async def _begun(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    async def _begin(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
         connected = False
         try:
             async with engine.begin() as connection:
                 connected = True
                 yield connection
         except (DBAPIError, OSError) as error:
-            if (told := sentence(self.place, error, connected=connected)) is not None:
-                raise DatabaseUnavailable(named(self._variable, told)) from error
+            if (told := describe_outage(self.location, error, connected=connected)) is not None:
+                raise DatabaseUnavailable(prefix_variable(self._variable, told)) from error
             if isinstance(error, DBAPIError):
-                raise refused(self.place, error) from None  # its cause has the whole statement in its message
+                raise build_statement_refused(
+                    self.location, error
+                ) from None  # its cause contains the whole statement
             raise
 
 
-def _sqlite(url: str) -> AsyncEngine:
-    """A few connections are kept: each has a thread, and whoever starts one waits for it on the event loop,
-    a tenth of a second where others are at work."""
-    at = make_url(url).set(drivername="sqlite+aiosqlite")
-    kept = {"poolclass": AsyncAdaptedQueuePool, "pool_size": KEPT, "max_overflow": -1}
-    engine = create_async_engine(at, connect_args={"timeout": WAIT}, **kept)
-    event.listen(engine.sync_engine, "connect", _connected)
-    event.listen(engine.sync_engine, "begin", _begin)
+def _create_sqlite_engine(url: str) -> AsyncEngine:
+    """Returns the engine for an SQLite file. It keeps up to 4 connections open for reuse, because each new
+    connection starts a thread, and this blocks the event loop for up to 0.1 s under load."""
+    file = make_url(url).database
+
+    async def connect(**_: object) -> aiosqlite.Connection:
+        connection = aiosqlite.connect(str(file), timeout=LOCK_TIMEOUT_SECONDS)
+        thread = connection._thread  # noqa: SLF001 - aiosqlite has no public way to wait for its thread
+        thread.daemon = True  # a process that does not close the database still ends
+        try:
+            return await connection
+        except sqlite3.Error:
+            # A thread that outlives the event loop prints a traceback.
+            await asyncio.to_thread(thread.join)
+            raise
+
+    engine = create_async_engine(
+        "sqlite+aiosqlite://",
+        async_creator=connect,
+        poolclass=AsyncAdaptedQueuePool,
+        pool_size=CONNECTION_POOL_SIZE,
+        max_overflow=-1,
+    )
+    event.listen(engine.sync_engine, "connect", _configure_connection)
+    event.listen(engine.sync_engine, "begin", _begin_transaction)
     return engine
 
 
-def _postgres(url: str, variable: str) -> AsyncEngine:
-    """Tried before each use: a server that was restarted meanwhile has forgotten its connections. The driver
-    reads the address itself: SQLAlchemy would not know what `sslmode=require` is."""
+def _create_postgres_engine(url: str, variable: str) -> AsyncEngine:
+    """Returns the engine for PostgreSQL. It tests each connection before use, because the connection is
+    broken if the server was restarted. asyncpg parses the URL, because SQLAlchemy does not know
+    `sslmode=require`."""
     try:
         import asyncpg
     except ModuleNotFoundError:
         needs = "PostgreSQL needs a driver; pip install 'tidemill[postgres]'"
-        raise ConfigurationError(named(variable, needs)) from None
+        raise ConfigurationError(prefix_variable(variable, needs)) from None
 
     def connect(**_: object) -> Any:
-        return asyncpg.connect(url, timeout=WAIT)
+        return asyncpg.connect(url, timeout=LOCK_TIMEOUT_SECONDS)
 
     return create_async_engine("postgresql+asyncpg://", async_creator=connect, pool_pre_ping=True)
 
 
-def _connected(connection: Any, _: object) -> None:
-    """SQLAlchemy begins transactions, not the driver: that one would begin only at the first write."""
+def _configure_connection(connection: Any, _: object) -> None:
+    """Turns on foreign keys for an SQLite connection. Also turns off the driver's automatic BEGIN, which
+    comes only before the first write. SQLAlchemy sends BEGIN instead, before the first statement."""
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
 
 
-def _begin(connection: Connection) -> None:
-    """Who reads first and then finds that somebody else has written would fail at once, whatever the
-    timeout: a transaction that may write takes its turn at the beginning."""
+def _begin_transaction(connection: Connection) -> None:
+    """Begins an SQLite transaction. A writing transaction takes the write lock at its begin. If it took
+    the lock only at its first write, it would fail whenever another transaction had written since its
+    first read."""
     reads_only = connection.get_execution_options().get("reads_only", False)
     connection.exec_driver_sql("BEGIN" if reads_only else "BEGIN IMMEDIATE")
+
+
+def slice_items(items: Sequence[ItemT], size: int = MAX_IDS_PER_STATEMENT) -> Iterator[Sequence[ItemT]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+@asynccontextmanager
+async def explain_refused_rows(database: Database, table: Table, what: str) -> AsyncIterator[None]:
+    """Replaces a RowRefused of the `async with` block by a RowRefused that says which columns need a value,
+    or which rule the row breaks. `what` names the kind of row, such as `song`."""
+    try:
+        yield
+    except RowRefused as error:
+        async with database.reading() as connection:
+            missing = await connection.run_sync(find_unfillable_columns, table)
+        if any(name in error.driver_message for name in missing):
+            raise RowRefused(format_cannot_add(table, missing, what), error.driver_message) from None
+        said = error.driver_message
+        problem = f"the table {table.name} does not take this {what}: {said}; change what breaks that rule"
+        raise RowRefused(problem, error.driver_message) from None
+
+
+def find_unfillable_columns(connection: Connection, table: Table) -> list[str]:
+    """Returns the names of columns that exist in the database and need a value, but that the application does
+    not know and cannot fill. The table may still accept rows, if a database trigger fills these columns."""
+    there = inspect(connection).get_columns(table.name, table.schema)
+    return [column["name"] for column in there if column["name"] not in table.c and requires_value(column)]
+
+
+def format_cannot_add(table: Table, missing: Sequence[str], what: str) -> str:
+    wanted = " and ".join(f"{name} must have a value and has no default" for name in missing)
+    return (
+        f"no {what} can be added to the table {table.name}: {wanted}; give such a column a default, or let "
+        "it be empty (rows that another program writes are taken up all the same)"
+    )
+
+
+__all__ = ["Database", "DatabaseUnavailable"]

@@ -1,8 +1,8 @@
-"""`make demo`: the applications on SQLite files, offline, in less than a minute.
+"""The command `tidemill demo`. It runs both applications on SQLite files, offline, in less than a minute.
 
-Music describes a library of songs inside a free tier's quota, and sits out a day's quota that is gone.
-Articles embeds a blog while somebody edits and hides, and finds what is asked for. Nobody is paid: the
-provider is the simulator of `tidemill.testing.providers`, and is called that on the screen. It is the
-witness, too: what was made, refused and paid twice is read from its books, and a promise that was not kept
-makes the exit code 1. The folder stays, to be looked at.
-"""
+The music application describes songs within the quota of a free tier, and waits while the day's quota is used
+up. The articles application embeds a blog while articles are edited and hidden, and searches it. A simulator
+answers instead of a real provider, and the screen says so.
+
+Calls, refusals and double payments are counted from the simulator's request log. The exit code is 1 if a
+check fails. The demo's folder is kept, so that you can inspect it."""

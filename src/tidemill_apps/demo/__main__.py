@@ -1,4 +1,4 @@
-"""Run the demo. Exit code 0 when every promise held, 1 when one did not."""
+"""Runs the demo. Exit code 0 if every check passed, 1 otherwise."""
 
 from __future__ import annotations
 
@@ -7,89 +7,105 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import structlog
 from rich.console import Console
 
 from tidemill import TidemillError
-from tidemill_apps.demo import place
-from tidemill_apps.demo.articles import ArticlesStory
-from tidemill_apps.demo.music import MusicStory
-from tidemill_apps.demo.provider import A_MINUTE
-from tidemill_apps.demo.screen import Screen
-from tidemill_apps.demo.summary import Promise, articles_promises, music_promises
+from tidemill_apps.demo import environment
+from tidemill_apps.demo.articles import ArticlesDemo
+from tidemill_apps.demo.environment import MINUTE_SECONDS
+from tidemill_apps.demo.music import MusicDemo
+from tidemill_apps.demo.screen import DemoScreen
+from tidemill_apps.demo.summary import Check, check_articles, check_music
 
-PATIENCE = 55.0
-INTERRUPTED = 130
+ReportCallback = Callable[[dict[str, object]], None]
+
+DEMO_TIMEOUT_SECONDS = 55.0
+EXIT_INTERRUPTED = 130
 
 
-def main() -> int:
-    # The screen belongs to the bars; what the worker would log is shown there.
+def main(report: ReportCallback | None = None) -> int:
+    """Runs the demo and returns the exit code: 0 if every check passed, 130 after Ctrl-C, otherwise 1. If
+    `report` is given, it is called with the results, and all other output goes to stderr."""
+    # The bars own the screen and show what the worker would log.
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     try:
-        place.enter()
-        return asyncio.run(_run(Screen(Console())))
+        environment.enter_demo_folder()
+        return asyncio.run(_run(DemoScreen(Console(stderr=report is not None)), report))
     except TimeoutError:
-        print(f"the demo did not come to its end within {PATIENCE:g} s", file=sys.stderr)  # noqa: T201 - a command
+        print(f"the demo did not come to its end within {DEMO_TIMEOUT_SECONDS:g} s", file=sys.stderr)  # noqa: T201 - a command
     except (TidemillError, OSError) as error:
         print(f"the demo could not run in {Path.cwd()}: {error}", file=sys.stderr)  # noqa: T201 - a command
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     return 1
 
 
-ABOUT = f"""\
-Two applications, on SQLite files in the folder {place.FOLDER}. Nobody is called and nothing is paid for:
-the provider is a SIMULATOR of Gemini on this machine, and a minute of its takes {A_MINUTE:g} seconds here."""
-MUSIC = "Music: songs described and given vectors, 5 requests a minute, and a day's quota that does not last"
-ARTICLES = "Articles: a blog embedded while it is written, edited and hidden"
-TRIED = place.FOLDER / "try"
-WITNESS = "What was promised, by the simulator's books"
+INTRODUCTION = f"""\
+Two applications, on SQLite files in the folder {environment.DEMO_FOLDER}. No provider is called or paid:
+a SIMULATOR of Gemini runs on this machine, and its minute takes {MINUTE_SECONDS:g} seconds here."""
+MUSIC_TITLE = (
+    "Music: songs described and given vectors, 5 requests a minute, and a day's quota that does not last"
+)
+ARTICLES_TITLE = "Articles: a blog embedded while it is written, edited and hidden"
+TRY_FOLDER = environment.DEMO_FOLDER / "try"
+CHECKS_TITLE = "What was promised, by the simulator's books"
 
 
-async def _run(screen: Screen) -> int:
-    screen.plain(ABOUT)
-    async with asyncio.timeout(PATIENCE):
-        screen.title(MUSIC)
-        music = await MusicStory(screen).tell()
-        screen.title(ARTICLES)
-        articles = await ArticlesStory(screen).tell()
-    screen.title(WITNESS)
-    kept = _judge(screen, "music", music_promises(music))
-    kept &= _judge(screen, "articles", articles_promises(articles))
-    _what_next(screen)
-    return 0 if kept else 1
+async def _run(screen: DemoScreen, report: ReportCallback | None) -> int:
+    screen.print(INTRODUCTION)
+    async with asyncio.timeout(DEMO_TIMEOUT_SECONDS):
+        screen.title(MUSIC_TITLE)
+        music = await MusicDemo(screen).run()
+        screen.title(ARTICLES_TITLE)
+        articles = await ArticlesDemo(screen).run()
+    return print_summary(screen, {"music": check_music(music), "articles": check_articles(articles)}, report)
 
 
-def _judge(screen: Screen, application: str, promises: Iterable[Promise]) -> bool:
-    kept = True
-    for held, sentence in promises:
-        kept &= held
-        screen.plain(f"{'ok ' if held else 'NOT'} {application}: {sentence}")
-    return kept
-
-
-def _what_next(screen: Screen) -> None:
-    tidemill = _command()
-    screen.plain("\nThe folder stays until the next demo. Its dashboard, by the link that this prints:\n")
-    screen.plain(f"  cd {place.FOLDER} && {tidemill} up music")
-    screen.plain(f"  cd {place.FOLDER} && {tidemill} up articles")
-    screen.plain(
+def print_summary(
+    screen: DemoScreen, checks: Mapping[str, Iterable[Check]], report: ReportCallback | None
+) -> int:
+    """Prints the checks of each application and the commands to try next. If `report` is given, it prints
+    nothing and calls `report` with these results. Returns the exit code: 0 if every check passed, else 1."""
+    results = [(name, held, sentence) for name, found in checks.items() for held, sentence in found]
+    kept = all(held for _, held, _ in results)
+    if report is not None:
+        promises = [{"application": name, "kept": held, "says": sentence} for name, held, sentence in results]
+        report({"kept": kept, "promises": promises, "next": [*dashboard_commands(), try_command()]})
+        return 0 if kept else 1
+    screen.title(CHECKS_TITLE)
+    for name, held, sentence in results:
+        screen.print(f"{'ok ' if held else 'NOT'} {name}: {sentence}")
+    screen.print("\nThe folder stays until the next demo. Its dashboard, by the link that this prints:\n")
+    for command in dashboard_commands():
+        screen.print(f"  {command}")
+    screen.print(
         "\nThere the songs are done: see All songs on the page Music, and those like one. For something to\n"
         "start, pause and stop, 60 sample songs in a folder of their own; press Start on the page Music:\n"
     )
-    screen.plain(f"  mkdir -p {TRIED} && cd {TRIED} && {_command(Path(TRIED.name))} up music")
-    screen.plain("\nWhat can go wrong with jobs: retries, one that kills its process, a pause, a cancel:\n")
-    screen.plain(f"  cd {place.FOLDER} && {tidemill} demo")
+    screen.print(f"  {try_command()}")
+    return 0 if kept else 1
 
 
-def _command(within: Path = Path()) -> str:
-    """How the command line of this installation is called from the demo's folder, or `within` it."""
+def dashboard_commands() -> list[str]:
+    enter = f"cd {environment.DEMO_FOLDER} && {_tidemill_command()}"
+    return [f"{enter} up music", f"{enter} up articles"]
+
+
+def try_command() -> str:
+    tidemill = _tidemill_command(Path(TRY_FOLDER.name))
+    return f"mkdir -p {TRY_FOLDER} && cd {TRY_FOLDER} && {tidemill} up music"
+
+
+def _tidemill_command(within: Path = Path()) -> str:
+    """Returns the shell command that starts the `tidemill` of this installation: its name, its relative path
+    or its absolute path. A relative path is relative to the demo's folder, or to its subfolder `within`."""
     here = Path(sys.executable).with_name("tidemill")
     if shutil.which("tidemill") == str(here):
         return "tidemill"

@@ -1,4 +1,5 @@
-"""The music application in the demo: a preview beside what happens, then a day's quota that is gone."""
+"""The music part of the demo: a dry run is compared with the real run, and then the day's quota is used
+up."""
 
 from __future__ import annotations
 
@@ -8,74 +9,92 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from tidemill import Tidemill
-from tidemill.testing.providers import Ledger, Server
-from tidemill_apps.common.providers.account import Account
-from tidemill_apps.demo.midnight import ZONE, BeforeMidnight
-from tidemill_apps.demo.provider import A_MINUTE, BELIEVED, PER_MINUTE, account_at, free_tier
-from tidemill_apps.demo.screen import Bar, Screen
-from tidemill_apps.demo.working import working
-from tidemill_apps.music.limits import CALLS
-from tidemill_apps.music.music import Music
-from tidemill_apps.music.pipeline import Start
-from tidemill_apps.music.planning import Preview
-from tidemill_apps.music.sample import Sample
+from tidemill.testing.simulator import RequestLog, SimulatorServer
+from tidemill_apps.common.provider_client import ProviderAccount
+from tidemill_apps.demo.environment import (
+    DECLARED_REQUESTS_PER_DAY,
+    MINUTE_SECONDS,
+    REQUESTS_PER_MINUTE,
+    ZONE,
+    MidnightClock,
+    create_account,
+    create_free_tier,
+    run_worker,
+)
+from tidemill_apps.demo.screen import DemoProgressBar, DemoScreen
+from tidemill_apps.music.connections import SampleSource, simulate_descriptions
+from tidemill_apps.music.limits import CALLS_POOL
+from tidemill_apps.music.pipeline import PipelineStartRequest
+from tidemill_apps.music.pipeline_state import PipelineStage
+from tidemill_apps.music.preview import StartPreview
+from tidemill_apps.music.search import SimilarSong
+from tidemill_apps.music.service import Music
 from tidemill_apps.music.settings import CallSettings, MusicSettings
-from tidemill_apps.music.similar import Match
-from tidemill_apps.music.simulated import describe_songs
-from tidemill_apps.music.songs import Status
-from tidemill_apps.music.standing import Stage
-from tidemill_apps.music.syncing import sync
+from tidemill_apps.music.sync import sync_library
+from tidemill_apps.music.tables import SongStatus
 
-MIDNIGHT = 16.0
-"""Seconds from the beginning until the provider's day turns."""
-BATCH, FIRST = 5, 30
-CALLS_A_BATCH = 2
-JITTER = 0.5
-AROUND_MIDNIGHT = 0.5
-"""Seconds by which the provider's calendar may be off."""
-LIKE, TEXT, FOUND = "sample-004", "calm, moonlight, late at night", 3
-LOOK = 0.1
+SECONDS_TO_MIDNIGHT = 16.0
+"""Seconds from the start until the provider's midnight."""
+BATCH_SIZE, FIRST_RUN_SONGS = 5, 30
+CALLS_PER_BATCH = 2
+JITTER_SECONDS = 0.5
+MIDNIGHT_MARGIN_SECONDS = 0.5
+"""Seconds by which the provider's clock may differ."""
+SIMILAR_TO_SONG, SEARCH_TEXT, MAX_MATCHES = "sample-004", "calm, moonlight, late at night", 3
+POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
-class MusicTold:
-    """What was seen. `books` are the simulator's, `minimum` is what the songs had to cost. `first` are the
-    calls of the first half and `seconds` what it took; `closed` is how long the day's quota was gone. `like`
-    another song, and `spoken_of` by a text, so many were found."""
+class MusicDemoResult:
+    """The measurements of the music part of the demo.
 
-    books: Ledger
+    - `request_log`: the simulator's request log.
+    - `minimum`: the number of provider calls needed.
+    - `songs`, `completed`: the number of all songs, and of completed songs.
+    - `preview`: the prediction of the dry run.
+    - `first`, `seconds`: provider calls and duration of the first run.
+    - `closed`: seconds for which the pool was closed.
+    - `like`: the number of songs that the search for songs similar to a given song found.
+    - `found_by_text`: the number of songs that the search by a text found."""
+
+    request_log: RequestLog
     minimum: int
     songs: int
     completed: int
-    preview: Preview
+    preview: StartPreview
     first: int
     seconds: float
     closed: float
     like: int
-    spoken_of: int
+    found_by_text: int
 
 
-class MusicStory:
-    def __init__(self, screen: Screen) -> None:
+class MusicDemo:
+    def __init__(self, screen: DemoScreen) -> None:
         self._screen = screen
-        self._clock = BeforeMidnight(MIDNIGHT)
-        self._provider = free_tier(self._clock, describe_songs)
+        self._clock = MidnightClock(SECONDS_TO_MIDNIGHT)
+        self._provider = create_free_tier(self._clock, simulate_descriptions)
         self._songs = self._minimum = 0
 
-    async def tell(self) -> MusicTold:
-        async with self._opened(self._clock) as music, self._screen.following(lambda: self._look(music)):
+    async def run(self) -> MusicDemoResult:
+        async with (
+            self._opened(self._clock) as music,
+            self._screen.show_progress(lambda: self._load_progress(music)),
+        ):
             await self._sync(music)
             preview = await self._preview(music)
-            seconds = await self._run(music, FIRST)
-            first = len(self._books.bills)
-            self._screen.say(f"it took {seconds:.1f} s and {first} calls, {len(self._books.refused)} refused")
-            closed = await self._ride_out(music)
-            completed = (await music.library.counts())[Status.COMPLETED]
+            seconds = await self._run(music, FIRST_RUN_SONGS)
+            first = len(self._request_log.bills)
+            self._screen.log(
+                f"it took {seconds:.1f} s and {first} calls, {len(self._request_log.refused)} refused"
+            )
+            closed = await self._wait_for_midnight(music)
+            completed = (await music.library.count_by_status())[SongStatus.COMPLETED]
             like = await self._like(music)
         async with self._opened() as music:
-            spoken_of = await self._find(music)
-        return MusicTold(
-            books=self._books,
+            found_by_text = await self._find(music)
+        return MusicDemoResult(
+            request_log=self._request_log,
             minimum=self._minimum,
             songs=self._songs,
             completed=completed,
@@ -84,33 +103,36 @@ class MusicStory:
             seconds=seconds,
             closed=closed,
             like=like,
-            spoken_of=spoken_of,
+            found_by_text=found_by_text,
         )
 
     @property
-    def _books(self) -> Ledger:
-        return self._provider.ledger
+    def _request_log(self) -> RequestLog:
+        return self._provider.request_log
 
     @asynccontextmanager
-    async def _opened(self, clock: BeforeMidnight | None = None) -> AsyncIterator[Music]:
-        """By the machine's own clock when it is None, as for whoever goes on with what the demo leaves."""
+    async def _opened(self, clock: MidnightClock | None = None) -> AsyncIterator[Music]:
+        """Runs the music application with a simulator and a worker while the `async with` block runs.
+        `clock=None`: it uses the machine's clock, like a user who continues after the demo."""
         app = Tidemill("sqlite:///music-jobs.db", clock=clock)
-        async with Server(self._provider) as server:
-            music = Music(app, _settings(account_at(server.url)))
+        async with SimulatorServer(self._provider) as server:
+            music = Music(app, _build_settings(create_account(server.url)))
             await music.prepare()
-            await music.system_settings.write("queue_batch_size", BATCH)
-            async with working(app):
+            await music.live_settings.write("queue_batch_size", BATCH_SIZE)
+            async with run_worker(app):
                 yield music
 
     async def _sync(self, music: Music) -> None:
-        synced = await sync(Sample(), music.library)
+        synced = await sync_library(SampleSource(), music.library)
         self._songs = synced.new
-        self._minimum = CALLS_A_BATCH * sum(-(-part // BATCH) for part in (FIRST, self._songs - FIRST))
-        self._screen.say(f"{self._songs} songs are there, half of them Chinese; {BATCH} go into one job")
+        self._minimum = CALLS_PER_BATCH * sum(
+            -(-part // BATCH_SIZE) for part in (FIRST_RUN_SONGS, self._songs - FIRST_RUN_SONGS)
+        )
+        self._screen.log(f"{self._songs} songs are there, half of them Chinese; {BATCH_SIZE} go into one job")
 
-    async def _preview(self, music: Music) -> Preview:
-        preview = await music.pipeline.preview(Start(skip_sync=True, limit=FIRST))
-        self._screen.say(
+    async def _preview(self, music: Music) -> StartPreview:
+        preview = await music.pipeline.preview(PipelineStartRequest(skip_sync=True, limit=FIRST_RUN_SONGS))
+        self._screen.log(
             f"dry run of {preview.songs} songs: {preview.jobs} jobs, {preview.calls} calls, "
             f"done in {preview.seconds or 0:.1f} s; nothing was sent"
         )
@@ -118,77 +140,86 @@ class MusicStory:
 
     async def _run(self, music: Music, limit: int | None) -> float:
         began = asyncio.get_running_loop().time()
-        await music.pipeline.start(Start(skip_sync=True, limit=limit))
-        await _until(music, Stage.IDLE)
+        await music.pipeline.start(PipelineStartRequest(skip_sync=True, limit=limit))
+        await _wait_for_stage(music, PipelineStage.IDLE)
         return asyncio.get_running_loop().time() - began
 
-    async def _ride_out(self, music: Music) -> float:
-        """The other half, until the provider says that this was all for today, and from the next day on."""
-        await music.pipeline.start(Start(skip_sync=True))
-        self._screen.say("the other half is started; the account has not many calls left today")
-        await _until(music, Stage.BREAKER, Stage.IDLE)
+    async def _wait_for_midnight(self, music: Music) -> float:
+        """Starts the second run and waits until it has finished. During the run the day's quota is used up,
+        the pool closes, and after midnight the run continues. Returns for how many seconds it was closed."""
+        await music.pipeline.start(PipelineStartRequest(skip_sync=True))
+        self._screen.log("the other half is started; the account has not many calls left today")
+        await _wait_for_stage(music, PipelineStage.BREAKER, PipelineStage.IDLE)
         began = asyncio.get_running_loop().time()
-        shut = (await music.pipeline.standing()).breaker
+        shut = (await music.pipeline.load_state()).breaker
         if shut is not None:
             left = (shut.until or 0) - self._clock.wall()
-            self._screen.say(
+            self._screen.log(
                 f"BREAKER: the day's quota is gone. All wait {left:.1f} s, for midnight in {ZONE}"
             )
-        await _until(music, Stage.RUNNING, Stage.IDLE)
+        await _wait_for_stage(music, PipelineStage.RUNNING, PipelineStage.IDLE)
         closed = asyncio.get_running_loop().time() - began
-        self._screen.say("midnight: one job tries, then the others follow")
-        await _until(music, Stage.IDLE)
+        self._screen.log("midnight: one job tries, then the others follow")
+        await _wait_for_stage(music, PipelineStage.IDLE)
         return closed
 
     async def _like(self, music: Music) -> int:
-        [song] = await music.library.stored([LIKE])
-        found = await music.similar.to_song(LIKE, FOUND)
-        self._screen.say(f"songs like {song.title}: {_told(found)}")
+        [song] = await music.library.load_rows([SIMILAR_TO_SONG])
+        found = await music.similar.to_song(SIMILAR_TO_SONG, MAX_MATCHES)
+        self._screen.log(f"songs like {song.title}: {_format_matches(found)}")
         return len(found)
 
     async def _find(self, music: Music) -> int:
-        """The text's vector is one call more."""
-        found = await music.search.find(TEXT, FOUND)
+        """Searches songs by a text and returns the number of songs found. The search costs one provider
+        call."""
+        found = await music.search.find(SEARCH_TEXT, MAX_MATCHES)
         self._minimum += 1
-        self._screen.say(f"{TEXT}: {_told(found)}")
+        self._screen.log(f"{SEARCH_TEXT}: {_format_matches(found)}")
         return len(found)
 
-    async def _look(self, music: Music) -> list[Bar]:
-        counts = await music.library.counts()
-        stands = await music.pipeline.standing()
-        pool = await music.app.inspect.pool(CALLS)
+    async def _load_progress(self, music: Music) -> list[DemoProgressBar]:
+        counts = await music.library.count_by_status()
+        stands = await music.pipeline.load_state()
+        pool = await music.app.inspect.pool(CALLS_POOL)
         minute = pool.limits[0]
-        books = self._books
+        request_log = self._request_log
         return [
-            Bar("songs", counts[Status.COMPLETED], sum(counts.values()), stands.stage.value.upper()),
-            Bar(
+            DemoProgressBar(
+                "songs", counts[SongStatus.COMPLETED], sum(counts.values()), stands.stage.value.upper()
+            ),
+            DemoProgressBar(
                 "requests in this minute", round(minute.used), minute.amount, "the pool that all queues share"
             ),
-            Bar("calls", len(books.bills), self._minimum, f"the simulator refused {len(books.refused)}"),
+            DemoProgressBar(
+                "calls",
+                len(request_log.bills),
+                self._minimum,
+                f"the simulator refused {len(request_log.refused)}",
+            ),
         ]
 
 
-def _settings(account: Account) -> MusicSettings:
+def _build_settings(account: ProviderAccount) -> MusicSettings:
     return MusicSettings(
         chat=account,
         embeddings=account,
         calls=CallSettings(
-            per_minute=PER_MINUTE,
-            per_day=BELIEVED,
+            per_minute=REQUESTS_PER_MINUTE,
+            per_day=DECLARED_REQUESTS_PER_DAY,
             zone=ZONE,
-            jitter=JITTER,
-            midnight_seconds=AROUND_MIDNIGHT,
+            jitter=JITTER_SECONDS,
+            midnight_seconds=MIDNIGHT_MARGIN_SECONDS,
         ),
-        minute_seconds=A_MINUTE,
+        minute_seconds=MINUTE_SECONDS,
         call_seconds=0.1,
         resume_at=f"00:00 {ZONE}",
     )
 
 
-def _told(found: list[Match]) -> str:
-    return ", ".join(f"{match.song.title} ({match.likeness:.2f})" for match in found)
+def _format_matches(found: list[SimilarSong]) -> str:
+    return ", ".join(f"{match.song.title} ({match.similarity:.2f})" for match in found)
 
 
-async def _until(music: Music, *stages: Stage) -> None:
-    while (await music.pipeline.standing()).stage not in stages:  # noqa: ASYNC110 - it is in the store
-        await asyncio.sleep(LOOK)
+async def _wait_for_stage(music: Music, *stages: PipelineStage) -> None:
+    while (await music.pipeline.load_state()).stage not in stages:  # noqa: ASYNC110 - it is in the store
+        await asyncio.sleep(POLL_SECONDS)

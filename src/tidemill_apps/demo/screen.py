@@ -1,4 +1,4 @@
-"""The demo's screen: bars that grow on a terminal, plain lines elsewhere."""
+"""The demo's screen: live progress bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-REDRAW, NEXT_LINE = 0.1, 2.0
-"""A terminal is drawn anew; elsewhere each look is one more line."""
-WIDTH = 24
+REDRAW_SECONDS, LINE_SECONDS = 0.1, 2.0
+"""A terminal is redrawn; elsewhere each update prints a line."""
+BAR_WIDTH = 24
 
 
 @dataclass(frozen=True)
-class Bar:
-    """So much of a whole, and what else there is to say of it."""
+class DemoProgressBar:
+    """A progress bar with a note."""
 
     name: str
     done: float
@@ -31,75 +31,76 @@ class Bar:
         return f"{self.name}: {self.done:g} of {self.whole:g}" + (f", {self.note}" if self.note else "")
 
 
-Look = Callable[[], Awaitable[Sequence[Bar]]]
+ProgressReader = Callable[[], Awaitable[Sequence[DemoProgressBar]]]
 
 
-class Screen:
+class DemoScreen:
     def __init__(self, console: Console) -> None:
         self.console = console
         self._live: Live | None = None
-        self._said: list[str] = []
-        self._bars: Sequence[Bar] = ()
+        self._lines: list[str] = []
+        self._bars: Sequence[DemoProgressBar] = ()
         self._since: float | None = None
 
     def title(self, line: str) -> None:
-        self.plain()
+        self.print()
         self.console.print(Text(line, style="bold"), soft_wrap=True)
-        self.plain()
+        self.print()
 
-    def say(self, line: str) -> None:
-        """Something happened: said with the seconds since the first thing."""
+    def log(self, line: str) -> None:
+        """Prints a line, with the seconds since the first logged line before it."""
         now = asyncio.get_running_loop().time()
         self._since = now if self._since is None else self._since
-        said = f"{now - self._since:5.1f} s  {line}"
+        entry = f"{now - self._since:5.1f} s  {line}"
         if self._live is None:
-            self.plain(said)
+            self.print(entry)
         else:
-            self._said.append(said)
+            self._lines.append(entry)
             self._draw()
 
-    def plain(self, line: str = "") -> None:
-        # Never wrapped by us: what is printed to be copied must stay in one piece.
+    def print(self, line: str = "") -> None:
+        # No wrapping: commands must stay in one piece to be copied.
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     @asynccontextmanager
-    async def following(self, look: Look) -> AsyncIterator[None]:
-        """Show how far it is while the block runs, and once more at its end."""
-        self._said, self._bars = [], ()
+    async def show_progress(self, load: ProgressReader) -> AsyncIterator[None]:
+        """Shows progress bars while the `async with` block runs, and once more at its end. `load` returns the
+        current bars."""
+        self._lines, self._bars = [], ()
         self._live = Live(console=self.console, auto_refresh=False) if self.console.is_terminal else None
         with self._live or nullcontext():
-            looking = asyncio.create_task(self._look_again_and_again(look))
+            polling = asyncio.create_task(self._poll(load))
             try:
                 yield
             finally:
-                looking.cancel()
+                polling.cancel()
                 with suppress(asyncio.CancelledError):
-                    await looking
-            self._show(await look())
+                    await polling
+            self._show(await load())
         self._live = None
 
-    async def _look_again_and_again(self, look: Look) -> None:
+    async def _poll(self, load: ProgressReader) -> None:
         while True:
-            await asyncio.sleep(REDRAW if self._live else NEXT_LINE)
-            self._show(await look())
+            await asyncio.sleep(REDRAW_SECONDS if self._live else LINE_SECONDS)
+            self._show(await load())
 
-    def _show(self, bars: Sequence[Bar]) -> None:
+    def _show(self, bars: Sequence[DemoProgressBar]) -> None:
         changed, self._bars = bars != self._bars, bars
         if self._live is not None:
             self._draw()
         elif changed:
-            self.say("; ".join(map(str, bars)))
+            self.log("; ".join(map(str, bars)))
 
     def _draw(self) -> None:
         if self._live is not None:
-            lines = (Text(line) for line in self._said)
-            self._live.update(Group(*lines, Text(), _table(self._bars)), refresh=True)
+            lines = (Text(line) for line in self._lines)
+            self._live.update(Group(*lines, Text(), _build_table(self._bars)), refresh=True)
 
 
-def _table(bars: Sequence[Bar]) -> Table:
+def _build_table(bars: Sequence[DemoProgressBar]) -> Table:
     table = Table.grid(padding=(0, 2))
     for bar in bars:
         whole = max(bar.whole, 1)
-        drawn = ProgressBar(total=whole, completed=min(bar.done, whole), width=WIDTH)
+        drawn = ProgressBar(total=whole, completed=min(bar.done, whole), width=BAR_WIDTH)
         table.add_row(bar.name, drawn, f"{bar.done:g} of {bar.whole:g}", Text(bar.note, style="dim"))
     return table

@@ -1,1 +1,1 @@
-"""Music enrichment: songs of a Subsonic server, described by a model and found by likeness."""
+"""Songs of a Subsonic server, described by an LLM and searched by similarity."""

@@ -1,15 +1,20 @@
-"""The music application as its environment sets it up: `tidemill up music`."""
+"""The application that `tidemill up music` runs, configured by its environment."""
 
 from __future__ import annotations
 
 import os
 
-from tidemill_apps.common.environment import application
-from tidemill_apps.common.toml import naming, table
-from tidemill_apps.music.music import Music
-from tidemill_apps.music.settings import from_environment
+from tidemill_apps.common.live_settings import declare_live_settings
+from tidemill_apps.common.settings import create_app, load_table, name_toml_keys
+from tidemill_apps.music.pages import declare_pages
+from tidemill_apps.music.routes import declare_routes
+from tidemill_apps.music.service import Music
+from tidemill_apps.music.settings import load_settings
 
-app = application("sqlite:///music-jobs.db")
-toml = table(app, "music")
-with naming("MUSIC_", os.environ, toml):
-    music = Music(app, from_environment(toml=toml))
+app = create_app("sqlite:///music-jobs.db")
+toml = load_table(app, "music")
+with name_toml_keys("MUSIC_", os.environ, toml):
+    music = Music(app, load_settings(toml=toml))
+declare_routes(music)
+declare_pages(music)
+declare_live_settings(app, music.live_settings, music.prepare)

@@ -1,5 +1,5 @@
-"""Start, pause, resume and stop. Syncing and enqueuing are jobs themselves: whoever restarts everything in
-the middle of them goes on where it was."""
+"""Starts, pauses, resumes and stops the pipeline that describes and embeds songs. The sync and the enqueueing
+are jobs themselves, so they continue after a restart."""
 
 from __future__ import annotations
 
@@ -9,40 +9,38 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from tidemill import (
-    ConfigurationError,
-    Context,
-    Filter,
-    Job,
-    Retry,
-    SnoozeFor,
-    State,
-    Task,
-    Tidemill,
-    Unique,
-)
-from tidemill_apps.music import runs
-from tidemill_apps.music.enqueuing import WORK_OF, Enqueuer, Work
+from tidemill import ConfigurationError, Context, Filter, Job, Retry, SnoozeFor, State, Task, Tidemill, Unique
+from tidemill_apps.common.status import LIVE_STATES, WAITING_STATES
+from tidemill_apps.music.batches import WORK_BY_QUEUE, BatchEnqueuer, SongReconciler, Work
 from tidemill_apps.music.library import Library
-from tidemill_apps.music.limits import CALLS, PIPELINE_QUEUE, WORK_QUEUES
-from tidemill_apps.music.planning import Planner, Preview
-from tidemill_apps.music.standing import LIVE, PENDING, Stage, Standing, standing
-from tidemill_apps.music.sweeping import Sweeper
-from tidemill_apps.music.syncing import Foreseen, Synced
+from tidemill_apps.music.limits import CALLS_POOL, PIPELINE_QUEUE, WORK_QUEUES
+from tidemill_apps.music.pipeline_state import (
+    PipelineStage,
+    PipelineState,
+    begin_run,
+    derive_pipeline_state,
+    end_run,
+)
+from tidemill_apps.music.preview import PreviewPlanner, StartPreview
+from tidemill_apps.music.sync import SyncPreview, SyncResult
 
-SYNC, ENQUEUE, AGAIN = "music-sync", "music-enqueue", "music-again"
-LOOK_AGAIN = 30.0
-"""Seconds until it is looked again whether all else is done."""
-ENQUEUE_WITHIN = 3600.0
-STARTED = Unique("start")
-"""Whichever of the two a start begins with: of starts at the same instant one begins."""
-Synchronise = Callable[[Context, bool], Awaitable[Synced]]
-Foresee = Callable[[bool], Awaitable[Foreseen]]
+SYNC_TASK, ENQUEUE_TASK, RETRY_LEFT_OUT_TASK = "music-sync", "music-enqueue", "music-retry-left-out"
+RECHECK_SECONDS = 30.0
+"""Delay before the retry of left-out songs checks again whether other work is done."""
+ENQUEUE_TIMEOUT_SECONDS = 3600.0
+START_UNIQUE = Unique("start")
+"""Shared by sync and enqueue, so that of simultaneous starts only one begins."""
+SyncCallback = Callable[[Context, bool], Awaitable[SyncResult]]
+PreviewSyncCallback = Callable[[bool], Awaitable[SyncPreview]]
 
 
-class Start(Struct, frozen=True, kw_only=True):
-    """`work`: everything, or one half of it only. `hide_missing`: what the music server does not list is
-    gone for good, however much it is."""
+class PipelineStartRequest(Struct, frozen=True, kw_only=True):
+    """A request to start the pipeline.
+
+    - `skip_sync`: True to start without reading the music server.
+    - `hide_missing`: True to hide all songs that the music server no longer lists, however many.
+    - `limit`: maximum number of songs; None for all.
+    - `work`: `full` for description and vector, `metadata` or `embedding` for one of the two."""
 
     skip_sync: bool = False
     hide_missing: bool = False
@@ -50,25 +48,28 @@ class Start(Struct, frozen=True, kw_only=True):
     work: Work = "full"
 
 
-class Started(Struct, frozen=True, kw_only=True):
-    """The job that goes on with it. `existing`: it was begun before, and nothing new is."""
+class PipelineStartResult(Struct, frozen=True, kw_only=True):
+    """The result of a start. `job` is the id of the sync or enqueue job. `existing=True`: that job was
+    already active, and nothing new was started."""
 
     job: str
-    stage: Stage
+    stage: PipelineStage
     existing: bool = False
 
 
-class Stopped(Struct, frozen=True, kw_only=True):
-    """How many jobs were cancelled, how many run to their end, and how many songs wait again."""
+class PipelineStopResult(Struct, frozen=True, kw_only=True):
+    """The result of a stop: the number of cancelled jobs, of jobs that still run, and of songs that wait
+    again."""
 
     cancelled: int
     running: int
     released: int
 
 
-class Retried(Struct, frozen=True, kw_only=True):
-    """How many failed jobs run again, with how many songs; and how many songs that had failed wait for the
-    next start, because their job is no more."""
+class PipelineRetryResult(Struct, frozen=True, kw_only=True):
+    """The result of a retry. `jobs` is the number of retried jobs, and `songs` the number of their songs.
+    `waiting` is the number of failed songs whose job has ended in another way or is missing; they wait for
+    the next start."""
 
     jobs: int
     songs: int
@@ -80,192 +81,216 @@ class Pipeline:
         self,
         app: Tidemill,
         library: Library,
-        enqueuer: Enqueuer,
-        sweeper: Sweeper,
-        planner: Planner,
+        enqueuer: BatchEnqueuer,
+        reconciler: SongReconciler,
+        planner: PreviewPlanner,
         *,
-        synchronise: Synchronise,
-        foresee: Foresee,
+        sync: SyncCallback,
+        preview_sync: PreviewSyncCallback,
     ) -> None:
         self._app, self._library = app, library
-        self._enqueuer, self._sweeper, self._planner = enqueuer, sweeper, planner
-        self._synchronise, self._foresee = synchronise, foresee
-        task = app.task(name=SYNC, queue=PIPELINE_QUEUE, unique=STARTED, retry=Retry(attempts=3, first=5.0))
-        self._sync: Task[Any, Any] = task(self._synced)
-        task = app.task(name=ENQUEUE, queue=PIPELINE_QUEUE, unique=STARTED, timeout=ENQUEUE_WITHIN)
-        self._enqueue: Task[Any, Any] = task(self._enqueued)
+        self._enqueuer, self._reconciler, self._planner = enqueuer, reconciler, planner
+        self._sync_library, self._preview_sync = sync, preview_sync
         task = app.task(
-            name=AGAIN,
+            name=SYNC_TASK, queue=PIPELINE_QUEUE, unique=START_UNIQUE, retry=Retry(attempts=3, first=5.0)
+        )
+        self._sync: Task[Any, Any] = task(self._run_sync)
+        task = app.task(
+            name=ENQUEUE_TASK,
+            queue=PIPELINE_QUEUE,
+            unique=START_UNIQUE,
+            timeout=ENQUEUE_TIMEOUT_SECONDS,
+        )
+        self._enqueue: Task[Any, Any] = task(self._run_enqueue)
+        task = app.task(
+            name=RETRY_LEFT_OUT_TASK,
             queue=PIPELINE_QUEUE,
             unique=lambda work: Unique(f"again {work}"),
-            timeout=ENQUEUE_WITHIN,
+            timeout=ENQUEUE_TIMEOUT_SECONDS,
         )
-        self._again: Task[Any, Any] = task(self._asked_again)
+        self._retry_task: Task[Any, Any] = task(self._run_retry_left_out)
 
-    async def start(self, wanted: Start) -> Started:
-        """What is under way is not begun again."""
-        _check(wanted)
+    async def start(self, request: PipelineStartRequest) -> PipelineStartResult:
+        """Starts the pipeline. If a start is already active, it returns the job of that start and starts
+        nothing."""
+        _check_start_request(request)
         if (job := await self._own_job()) is not None:
-            return Started(job=job.id, stage=_stage_of(job), existing=True)
-        if wanted.skip_sync:
-            handle = await self._enqueue.enqueue(work=wanted.work, limit=wanted.limit)
+            return PipelineStartResult(job=job.id, stage=_job_stage(job), existing=True)
+        if request.skip_sync:
+            handle = await self._enqueue.enqueue(work=request.work, limit=request.limit)
         else:
-            handle = await self._sync.enqueue(wanted.work, wanted.limit, wanted.hide_missing)
+            handle = await self._sync.enqueue(request.work, request.limit, request.hide_missing)
         if handle.existing:
-            return Started(job=handle.id, stage=_stage_of(await handle.status()), existing=True)
-        return Started(job=handle.id, stage=Stage.ENQUEUING if wanted.skip_sync else Stage.SYNCING)
+            return PipelineStartResult(job=handle.id, stage=_job_stage(await handle.status()), existing=True)
+        return PipelineStartResult(
+            job=handle.id, stage=PipelineStage.ENQUEUING if request.skip_sync else PipelineStage.SYNCING
+        )
 
-    async def preview(self, wanted: Start) -> Preview:
-        """What `start` would do. Nothing is sent, and of the music server nothing is written."""
-        _check(wanted)
-        foreseen = Foreseen() if wanted.skip_sync else await self._foresee(wanted.hide_missing)
-        return await self._planner.preview(wanted.work, wanted.limit, foreseen)
+    async def preview(self, request: PipelineStartRequest) -> StartPreview:
+        """Predicts what `start` would do. Enqueues and writes nothing."""
+        _check_start_request(request)
+        sync = SyncPreview() if request.skip_sync else await self._preview_sync(request.hide_missing)
+        return await self._planner.preview(request.work, request.limit, sync)
 
-    async def pause(self, by: str) -> Stage:
-        """Running jobs go on; the rest waits until `resume`."""
-        stage = (await self.standing()).stage
-        if stage in (Stage.IDLE, Stage.SYNCING):
+    async def pause(self, by: str) -> PipelineStage:
+        """Pauses the work queues and returns the new `PipelineStage`. Running jobs continue. Raises
+        ConfigurationError if the pipeline is idle or syncing. `by` is the user's name."""
+        stage = (await self.load_state()).stage
+        if stage in (PipelineStage.IDLE, PipelineStage.SYNCING):
             raise ConfigurationError(
                 f"pause: the pipeline is {stage}, and only what is enqueued can be paused; "
-                + ("start it first" if stage is Stage.IDLE else "wait until it enqueues, or stop it")
+                + ("start it first" if stage is PipelineStage.IDLE else "wait until it enqueues, or stop it")
             )
         for queue in WORK_QUEUES:
             await self._app.inspect.pause(queue, reason=f"paused by {by}")
-        return (await self.standing()).stage
+        return (await self.load_state()).stage
 
-    async def resume(self) -> Stage:
-        """Ends a pause of the queues and leaves the breaker to its time. Without such a pause it opens the
-        pool, also before the breaker's time: a person knows when the provider answers again."""
-        paused = (await self.standing()).paused_queues
+    async def resume(self) -> PipelineStage:
+        """Ends a pause, and opens the pool of provider calls if its closure still stops the work. Returns the
+        new `PipelineStage`. Exception: if there was a pause, and a refusal or the day's quota stops the work
+        until a known time, only the pause ends. A second call then opens the pool."""
+        paused = (await self.load_state()).paused_queues
         await self._unpause()
-        stands = await self.standing()
-        timed = stands.breaker is not None and stands.breaker.until is not None
-        if stands.held is None or (timed and paused):
-            return stands.stage
-        await self._app.inspect.open_pool(CALLS)
-        return (await self.standing()).stage
+        state = await self.load_state()
+        timed = state.breaker is not None and state.breaker.until is not None
+        if state.block is None or (timed and paused):
+            return state.stage
+        await self._app.inspect.open_pool(CALLS_POOL)
+        return (await self.load_state()).stage
 
-    async def stop(self, by: str) -> Stopped:
-        """What waits is cancelled and its songs wait again. What runs goes on to its end: its call is paid
-        for. A pause ends with it."""
-        await runs.end(self._library)
+    async def stop(self, by: str) -> PipelineStopResult:
+        """Cancels waiting jobs, and a running sync or enqueue job. Songs of cancelled jobs wait for the next
+        start. Other running jobs finish: their call is paid for. Also ends a pause. `by` is the user."""
+        await end_run(self._library)
         cancelled = 0
-        for queue in await self._known((PIPELINE_QUEUE, *WORK_QUEUES)):
-            states = LIVE if queue == PIPELINE_QUEUE else PENDING
+        for queue in await self._queues_with_jobs((PIPELINE_QUEUE, *WORK_QUEUES)):
+            states = LIVE_STATES if queue == PIPELINE_QUEUE else WAITING_STATES
             changed = await self._app.inspect.cancel(
                 Filter(queue=queue, states=states), reason=f"the pipeline was stopped by {by}"
             )
             cancelled += changed.changed
-        released = await self._sweeper.sweep()
+        released = await self._reconciler.reconcile()
         await self._unpause()
-        running = (await self.standing()).counts[State.RUNNING]
-        return Stopped(cancelled=cancelled, running=running, released=released)
+        running = (await self.load_state()).counts[State.RUNNING]
+        return PipelineStopResult(cancelled=cancelled, running=running, released=released)
 
-    async def retry(self) -> Retried:
-        """Failed jobs run again, each with what it has paid for, and their songs with them."""
-        await self._begin()
+    async def retry(self) -> PipelineRetryResult:
+        """Retries the failed jobs and sets their songs back to waiting. The jobs reuse their paid
+        checkpoints."""
+        await self._begin_run()
         jobs = 0
-        for queue in await self._known(WORK_QUEUES):
+        for queue in await self._queues_with_jobs(WORK_QUEUES):
             failed = Filter(queue=queue, states=(State.FAILED,))
             jobs += (await self._app.inspect.retry(failed)).changed
-        songs, waiting = await self._sweeper.retry_failed()
-        return Retried(jobs=jobs, songs=songs, waiting=waiting)
+        songs, waiting = await self._reconciler.retry_failed()
+        return PipelineRetryResult(jobs=jobs, songs=songs, waiting=waiting)
 
-    async def ask_again(self, queue: str) -> None:
-        """Songs that were left out of an answer for the first time go once more, together, when all else is
-        done. Said twice it is done once."""
-        await self._again.enqueue(work=WORK_OF[queue])
+    async def retry_left_out(self, queue: str) -> None:
+        """Enqueues a job that tries again the songs that were missing in an answer of the model. The job
+        waits until all other work is done. `queue` is the queue of the songs. Further calls have no effect
+        while that job waits."""
+        await self._retry_task.enqueue(work=WORK_BY_QUEUE[queue])
 
-    async def standing(self) -> Standing:
-        """Asked in this order: a job that ends between the two has left its successors behind."""
+    async def load_state(self) -> PipelineState:
+        """Returns the state of the pipeline. Reads the start job (sync or enqueue) before the queues. In the
+        other order, a start job could enqueue jobs and end between the two reads, and the pipeline would look
+        idle although it has work."""
         own = await self._own_jobs()
-        job = _first(own)
-        return standing(
-            await self._app.inspect.overview(sparing=True),
-            Stage.IDLE if job is None else _stage_of(job),
-            again=any(job.task == AGAIN for job in own),
+        job = _find_start_job(own)
+        return derive_pipeline_state(
+            await self._app.inspect.overview(cached=True),
+            PipelineStage.IDLE if job is None else _job_stage(job),
+            retries_left_out=any(job.task == RETRY_LEFT_OUT_TASK for job in own),
         )
 
-    async def trouble(self) -> str | None:
-        """What the newest job of a start failed with, for good or until it is tried again."""
-        job = await self._newest()
-        if job is None or job.error is None or job.state not in (*LIVE, State.FAILED):
+    async def last_error(self) -> str | None:
+        """Returns the error of the newest sync or enqueue job, if that job failed or is being retried.
+        Otherwise returns None."""
+        job = await self._newest_start_job()
+        if job is None or job.error is None or job.state not in (*LIVE_STATES, State.FAILED):
             return None
         return job.error.message
 
     async def found_nothing(self) -> bool:
-        """Whether the newest start, if it has come to its end, had nothing to send."""
-        job = await self._newest()
-        if job is None or job.task != ENQUEUE or job.state is not State.DONE or job.result is None:
+        """True if the newest start has finished and enqueued no songs."""
+        job = await self._newest_start_job()
+        if job is None or job.task != ENQUEUE_TASK or job.state is not State.DONE or job.result is None:
             return False
         return bool(msgspec.json.decode(job.result) == 0)
 
-    async def _newest(self) -> Job | None:
-        """The job that a start was, or went on with, last."""
+    async def _newest_start_job(self) -> Job | None:
+        """Returns the newest sync or enqueue job, or None if none is found."""
         newest = (await self._app.inspect.find(Filter(queue=PIPELINE_QUEUE), limit=10)).jobs
-        return next((job for job in newest if job.task != AGAIN), None)
+        return next((job for job in newest if job.task != RETRY_LEFT_OUT_TASK), None)
 
-    async def _begin(self) -> None:
-        stands = await self.standing()
-        await runs.begin(self._library, under_way=bool(stands.live or stands.again))
+    async def _begin_run(self) -> None:
+        state = await self.load_state()
+        await begin_run(self._library, under_way=bool(state.live or state.retries_left_out))
 
     async def _unpause(self) -> None:
-        """Of all that `pause` pauses: also queues that have no job."""
+        """Resumes all work queues, including those without jobs."""
         for queue in WORK_QUEUES:
             await self._app.inspect.resume(queue)
 
-    async def _known(self, queues: tuple[str, ...]) -> list[str]:
-        """Those that have jobs."""
+    async def _queues_with_jobs(self, queues: tuple[str, ...]) -> list[str]:
+        """Returns the names from `queues` whose queue has jobs."""
         there = await self._app.inspect.counts()
         return [queue for queue in queues if queue in there]
 
     async def _own_job(self) -> Job | None:
-        return _first(await self._own_jobs())
+        return _find_start_job(await self._own_jobs())
 
     async def _own_jobs(self) -> Sequence[Job]:
-        return (await self._app.inspect.find(Filter(queue=PIPELINE_QUEUE, states=LIVE), limit=10)).jobs
+        return (await self._app.inspect.find(Filter(queue=PIPELINE_QUEUE, states=LIVE_STATES), limit=10)).jobs
 
-    async def _synced(self, ctx: Context, work: Work, limit: int | None, hide_missing: bool = False) -> int:
-        """Its successor has an id of its own making: a sync that runs again begins no second one. No other
-        start stands in its way: what a start was told to be on its way is done."""
-        synced = await self._synchronise(ctx, hide_missing)
+    async def _run_sync(self, ctx: Context, work: Work, limit: int | None, hide_missing: bool = False) -> int:
+        """The handler of the sync job. It syncs the library, enqueues the enqueue job, and returns the number
+        of listed songs.
+
+        The enqueue job's id is derived from this job's id, so a retry of the sync creates no second enqueue
+        job. Starts share a unique key. This sync job still holds the key, so the enqueue job is created
+        without it."""
+        synced = await self._sync_library(ctx, hide_missing)
         await self._delete_failed_syncs()
         successor = self._enqueue.using(id=f"{ctx.job_id}-enqueue", unique=None)
         await successor.enqueue(work=work, limit=limit)
         return synced.seen
 
     async def _delete_failed_syncs(self) -> None:
-        """This sync has done their work: as dead letters they would ask for a person."""
-        await self._app.inspect.delete(Filter(queue=PIPELINE_QUEUE, task=SYNC, states=(State.FAILED,)))
+        """Deletes earlier sync jobs that failed, because the current sync has done their work."""
+        await self._app.inspect.delete(Filter(queue=PIPELINE_QUEUE, task=SYNC_TASK, states=(State.FAILED,)))
 
-    async def _enqueued(self, ctx: Context, work: Work, limit: int | None) -> int:
-        await self._begin()
+    async def _run_enqueue(self, ctx: Context, work: Work, limit: int | None) -> int:
+        await self._begin_run()
         return await self._enqueuer.enqueue(ctx, work, limit)
 
-    async def _asked_again(self, ctx: Context, work: Work) -> int:
+    async def _run_retry_left_out(self, ctx: Context, work: Work) -> int:
         for queue in (PIPELINE_QUEUE, *WORK_QUEUES):
-            others = (await self._app.inspect.find(Filter(queue=queue, states=LIVE), limit=10)).jobs
-            if any(job.task != AGAIN for job in others):
-                raise SnoozeFor(LOOK_AGAIN, "songs that were left out go once more when all else is done")
-        return await self._enqueuer.enqueue_again(ctx, work)
+            others = (await self._app.inspect.find(Filter(queue=queue, states=LIVE_STATES), limit=10)).jobs
+            if any(job.task != RETRY_LEFT_OUT_TASK for job in others):
+                raise SnoozeFor(
+                    RECHECK_SECONDS, "songs that were left out go once more when all else is done"
+                )
+        return await self._enqueuer.enqueue_left_out(ctx, work)
 
 
-def _first(own: Sequence[Job]) -> Job | None:
-    """What a start began with, or goes on with."""
-    begun = [job for job in own if job.task != AGAIN]
-    return min(begun, key=lambda job: (job.task != SYNC, job.seq), default=None)
+def _find_start_job(own: Sequence[Job]) -> Job | None:
+    """Returns the sync or enqueue job that is active, or None. If both are active, returns the sync job.
+    `own` are the active jobs of the pipeline queue."""
+    begun = [job for job in own if job.task != RETRY_LEFT_OUT_TASK]
+    return min(begun, key=lambda job: (job.task != SYNC_TASK, job.seq), default=None)
 
 
-def _stage_of(job: Job) -> Stage:
-    return Stage.SYNCING if job.task == SYNC else Stage.ENQUEUING
+def _job_stage(job: Job) -> PipelineStage:
+    return PipelineStage.SYNCING if job.task == SYNC_TASK else PipelineStage.ENQUEUING
 
 
-def _check(wanted: Start) -> None:
-    if wanted.limit is not None and wanted.limit < 1:
+def _check_start_request(request: PipelineStartRequest) -> None:
+    if request.limit is not None and request.limit < 1:
         raise ConfigurationError(
-            f"limit: must be a whole number of songs, 1 or more, is {wanted.limit}; leave it out for all"
+            f"limit: must be a whole number of songs, 1 or more, is {request.limit}; leave it out for all"
         )
-    if wanted.hide_missing and wanted.skip_sync:
+    if request.hide_missing and request.skip_sync:
         raise ConfigurationError(
             "hideMissing: only a sync finds what is missing; have it sync, without skipSync"
         )

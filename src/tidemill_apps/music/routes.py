@@ -1,28 +1,31 @@
-"""The HTTP API: `/api/queue/…` as its clients know it, and songs like a song or a text."""
+"""The HTTP API of the music application. `/api/queue/…` is compatible with the original application;
+`/api/songs/…` searches songs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from http import HTTPStatus
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from tidemill.web import Asked, Refused, Role
-from tidemill_apps.music.enqueuing import Work
-from tidemill_apps.music.pipeline import Retried, Start, Started, Stopped
-from tidemill_apps.music.planning import Preview
-from tidemill_apps.music.similar import Match
-from tidemill_apps.music.standing import Stage
-from tidemill_apps.music.status import Status, status_of
+from tidemill.web import HTTPError, Role, RouteRequest
+from tidemill_apps.music.batches import Work
+from tidemill_apps.music.pipeline import (
+    PipelineRetryResult,
+    PipelineStartRequest,
+    PipelineStartResult,
+    PipelineStopResult,
+)
+from tidemill_apps.music.pipeline_state import PipelineStage
+from tidemill_apps.music.preview import StartPreview
+from tidemill_apps.music.search import SimilarSong
+from tidemill_apps.music.service import Music
+from tidemill_apps.music.status import PipelineStatus, load_status
 
-if TYPE_CHECKING:
-    from tidemill_apps.music.music import Music
 
-NOT_FOUND = 404
-
-
-class Wanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """`limit`: of songs. `dry_run`: only say what it would do. `work`: all of it, or one half.
-    `hide_missing`: songs that the music server does not list are gone for good, however many."""
+class PipelineStartBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """The request body of a start. `dry_run=True` only predicts the result. The other fields are explained at
+    `PipelineStartRequest`."""
 
     skip_sync: bool = False
     hide_missing: bool = False
@@ -30,174 +33,183 @@ class Wanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
     dry_run: bool = False
     work: Work = "full"
 
-    def start(self) -> Start:
-        return Start(
+    def start(self) -> PipelineStartRequest:
+        return PipelineStartRequest(
             skip_sync=self.skip_sync, hide_missing=self.hide_missing, limit=self.limit, work=self.work
         )
 
 
-class Begun(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Either what was begun, or what would be."""
+class PipelineStartReply(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The response to a start: `started`, or `preview` for a dry run."""
 
-    started: Started | None = None
-    preview: Preview | None = None
-
-
-class Stands(Struct, frozen=True):
-    state: Stage
+    started: PipelineStartResult | None = None
+    preview: StartPreview | None = None
 
 
-class Ended(Struct, frozen=True, kw_only=True):
-    """`running` jobs end by themselves: their call is paid for."""
+class PipelineStateReply(Struct, frozen=True):
+    state: PipelineStage
 
-    state: Stage
+
+class PipelineStopReply(Struct, frozen=True, kw_only=True):
+    """The response to a stop. `cancelled` and `running` are numbers of jobs; running jobs finish, because
+    their call is paid for. `released` is the number of songs that wait again."""
+
+    state: PipelineStage
     cancelled: int
     running: int
     released: int
 
 
-class Count(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MatchCountQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     count: Annotated[int, Meta(ge=1, le=100)] = 10
 
 
-class Searched(Count, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SongSearchQuery(MatchCountQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     text: Annotated[str, Meta(min_length=1, max_length=1000)]
 
 
-class Like(Struct, frozen=True, kw_only=True):
-    """`likeness` is 1 for the same and about 0 for what has nothing in common."""
+class SongMatch(Struct, frozen=True, kw_only=True):
+    """A song found by similarity. `similarity` is 1 for identical songs and about 0 for unrelated songs."""
 
     navidrome_id: str
     title: str
     artist: str
     mood: str | None
-    likeness: float
+    similarity: float
 
 
-class Likes(Struct, frozen=True):
-    songs: list[Like]
+class SongMatches(Struct, frozen=True):
+    songs: list[SongMatch]
 
 
-def declare(music: Music) -> None:
-    _reading(music)
-    _setting_off(music)
-    _holding(music)
+def declare_routes(music: Music) -> None:
+    _declare_read_routes(music)
+    _declare_start_routes(music)
+    _declare_pause_routes(music)
 
 
-def _reading(music: Music) -> None:
+def _declare_read_routes(music: Music) -> None:
     web = music.app.web
 
-    @web.route("GET", "/api/queue/status", role=Role.VIEWER, says="How the pipeline stands.", answers=Status)
-    async def status(_: Asked) -> Status:
+    @web.route(
+        "GET",
+        "/api/queue/status",
+        role=Role.VIEWER,
+        summary="Return the status of the pipeline.",
+        response=PipelineStatus,
+    )
+    async def status(_: RouteRequest) -> PipelineStatus:
         await music.prepare()
-        return await status_of(music)
+        return await load_status(music)
 
     @web.route(
         "GET",
         "/api/songs/{song}/similar",
         role=Role.VIEWER,
-        says="Songs like this one.",
-        query=Count,
-        answers=Likes,
+        summary="Find songs similar to this one.",
+        query=MatchCountQuery,
+        response=SongMatches,
     )
-    async def similar(asked: Asked) -> Likes:
+    async def similar(request: RouteRequest) -> SongMatches:
         await music.prepare()
-        id_ = asked.path["song"]
-        if not await music.library.stored([id_]):
-            raise Refused(NOT_FOUND, f"song: there is no {id_!r}; GET /api/songs/search finds ids")
-        return likes(await music.similar.to_song(id_, asked.query.count))
+        id_ = request.path["song"]
+        if not await music.library.load_rows([id_]):
+            raise HTTPError(
+                HTTPStatus.NOT_FOUND, f"song: there is no {id_!r}; GET /api/songs/search finds ids"
+            )
+        return build_song_matches(await music.similar.to_song(id_, request.query.count))
 
     @web.route(
         "GET",
         "/api/songs/search",
         role=Role.VIEWER,
-        says="Songs like what a text says. It takes one call of the provider.",
-        query=Searched,
-        answers=Likes,
+        summary="Find songs by a text. Costs one provider call.",
+        query=SongSearchQuery,
+        response=SongMatches,
     )
-    async def search(asked: Asked) -> Likes:
+    async def search(request: RouteRequest) -> SongMatches:
         await music.prepare()
-        return likes(await music.search.find(asked.query.text, asked.query.count))
+        return build_song_matches(await music.search.find(request.query.text, request.query.count))
 
 
-def _setting_off(music: Music) -> None:
+def _declare_start_routes(music: Music) -> None:
     web, pipeline = music.app.web, music.pipeline
 
     @web.route(
         "POST",
         "/api/queue/start",
         role=Role.OPERATOR,
-        says="Sync, enqueue and run; with dryRun only say what that would take.",
-        takes=Wanted,
-        answers=Begun,
+        summary="Sync, enqueue and run; with dryRun only predict.",
+        body=PipelineStartBody,
+        response=PipelineStartReply,
     )
-    async def start(asked: Asked) -> Begun:
+    async def start(request: RouteRequest) -> PipelineStartReply:
         await music.prepare()
-        wanted: Wanted = asked.body
+        wanted: PipelineStartBody = request.body
         if wanted.dry_run:
-            return Begun(preview=await pipeline.preview(wanted.start()))
-        return Begun(started=await pipeline.start(wanted.start()))
+            return PipelineStartReply(preview=await pipeline.preview(wanted.start()))
+        return PipelineStartReply(started=await pipeline.start(wanted.start()))
 
     @web.route(
         "POST",
         "/api/queue/retry",
         role=Role.OPERATOR,
-        says="Failed jobs and songs run again.",
-        answers=Retried,
+        summary="Retry failed jobs and songs.",
+        response=PipelineRetryResult,
     )
-    async def retry(_: Asked) -> Retried:
+    async def retry(_: RouteRequest) -> PipelineRetryResult:
         await music.prepare()
         return await pipeline.retry()
 
 
-def _holding(music: Music) -> None:
+def _declare_pause_routes(music: Music) -> None:
     web, pipeline = music.app.web, music.pipeline
 
     @web.route(
         "POST",
         "/api/queue/pause",
         role=Role.OPERATOR,
-        says="Start nothing new until it is resumed.",
-        answers=Stands,
+        summary="Start nothing new until it is resumed.",
+        response=PipelineStateReply,
     )
-    async def pause(asked: Asked) -> Stands:
-        return Stands(await pipeline.pause(asked.who.name))
+    async def pause(request: RouteRequest) -> PipelineStateReply:
+        return PipelineStateReply(await pipeline.pause(request.user.name))
 
     @web.route(
         "POST",
         "/api/queue/resume",
         role=Role.OPERATOR,
-        says="End a pause; without a pause, end the breaker's closure before its time.",
-        answers=Stands,
+        summary="End a pause; without a pause, open the closed pool.",
+        response=PipelineStateReply,
     )
-    async def resume(_: Asked) -> Stands:
-        return Stands(await pipeline.resume())
+    async def resume(_: RouteRequest) -> PipelineStateReply:
+        return PipelineStateReply(await pipeline.resume())
 
     @web.route(
         "POST",
         "/api/queue/stop",
         role=Role.OPERATOR,
-        says="Cancel what waits; its songs wait again.",
-        answers=Ended,
+        summary="Cancel waiting jobs; their songs wait again.",
+        response=PipelineStopReply,
     )
-    async def stop(asked: Asked) -> Ended:
+    async def stop(request: RouteRequest) -> PipelineStopReply:
         await music.prepare()
-        stopped: Stopped = await pipeline.stop(asked.who.name)
-        stage = (await pipeline.standing()).stage
-        return Ended(
+        stopped: PipelineStopResult = await pipeline.stop(request.user.name)
+        stage = (await pipeline.load_state()).stage
+        return PipelineStopReply(
             state=stage, cancelled=stopped.cancelled, running=stopped.running, released=stopped.released
         )
 
 
-def likes(matches: list[Match]) -> Likes:
-    return Likes(
+def build_song_matches(matches: list[SimilarSong]) -> SongMatches:
+    return SongMatches(
         [
-            Like(
+            SongMatch(
                 navidrome_id=match.song.navidrome_id,
                 title=match.song.song.title,
                 artist=match.song.song.artist,
                 mood=match.song.mood,
-                likeness=round(match.likeness, 4),
+                similarity=round(match.similarity, 4),
             )
             for match in matches
         ]

@@ -1,5 +1,5 @@
-"""What the music application is told by its environment, by variables that begin with MUSIC_, or by the table
-`[applications.music]` of tidemill.toml."""
+"""Settings of the music application. They come from the variables MUSIC_…, or from the table
+`[applications.music]` of tidemill.toml. Operators change `LiveSettings` at run time, in a database table."""
 
 from __future__ import annotations
 
@@ -7,47 +7,58 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from tidemill import ConfigurationError, Secret, TimeOfDay
-from tidemill_apps.common.environment import Settings, read, warn_of_unread
-from tidemill_apps.common.providers.account import Account, Address
-from tidemill_apps.common.providers.chosen import account
-from tidemill_apps.common.toml import NOTHING, Table
+from tidemill_apps.common.provider_client import HttpUrl, ProviderAccount
+from tidemill_apps.common.providers import read_account
+from tidemill_apps.common.settings import (
+    EMPTY_TABLE,
+    ApplicationToml,
+    EnvironmentSettings,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    check_zone,
+    read_settings,
+    warn_unknown_variables,
+)
 
-Positive = Annotated[float, Meta(gt=0)]
-NotNegative = Annotated[float, Meta(ge=0)]
-Natural = Annotated[int, Meta(ge=0)]
-Counted = Annotated[int, Meta(ge=1)]
-
-_RESUME_AT = r"^(?:(\d{1,2}):(\d{2}) (\S+))?$"
-_RESUME_AT_SAYS = "a time of day and a zone, such as 16:30 Asia/Shanghai"
+_RESUME_AT_PATTERN = r"^(?:(\d{1,2}):(\d{2}) (\S+))?$"
+_RESUME_AT_FORMAT = "a time of day and a zone, such as 16:30 Asia/Shanghai"
 
 
-class CallSettings(Settings, frozen=True, kw_only=True):
-    """What the provider allows: MUSIC_CALLS_PER_MINUTE and so on. `per_day` 0: no limit by the day.
-    `breaker_seconds`: how long a refusal that says nothing closes everything. `jitter` is
-    that of a pool. `midnight_seconds`: for so long before and after the turn of the day no call is made,
-    because the provider's clock is another one."""
+class CallSettings(EnvironmentSettings, frozen=True, kw_only=True):
+    """The provider's limits, from variables such as MUSIC_CALLS_PER_MINUTE. Durations are seconds.
 
-    per_minute: Counted = 5
-    per_day: Natural = 250
+    - `per_minute`: calls per minute.
+    - `per_day`: calls per day; 0 for no daily limit.
+    - `shape`: the kind of window for the limit per minute.
+    - `zone`: the time zone in which the provider's day ends.
+    - `breaker_seconds`: how long a refusal without details closes the pool.
+    - `jitter`: how late after its claim a call may reach the provider.
+    - `midnight_seconds`: no calls are made this long before and after midnight, because the
+      provider's clock may differ."""
+
+    per_minute: PositiveInt = 5
+    per_day: NonNegativeInt = 250
     shape: Literal["rolling", "paced", "bucket"] = "rolling"
     zone: str = "America/Los_Angeles"
-    breaker_seconds: Positive = 120.0
-    jitter: NotNegative = 0.5
-    midnight_seconds: NotNegative = 300.0
+    breaker_seconds: PositiveFloat = 120.0
+    jitter: NonNegativeFloat = 0.5
+    midnight_seconds: NonNegativeFloat = 300.0
 
     def __post_init__(self) -> None:
-        if problem := TimeOfDay(0, 0, self.zone).problem():
-            raise ConfigurationError(f"MUSIC_CALLS_ZONE: {problem.removeprefix('zone: ')}")
+        check_zone("MUSIC_CALLS_ZONE", self.zone)
 
 
-class SubsonicSettings(Settings, frozen=True, kw_only=True):
-    """Where the songs come from: MUSIC_SUBSONIC_URL and so on. Without an address, the sample songs."""
+class SubsonicSettings(EnvironmentSettings, frozen=True, kw_only=True):
+    """The music server, from variables such as MUSIC_SUBSONIC_URL. If `url` is empty, the sample songs are
+    used. `auth` says whether to send a token or the password itself."""
 
-    url: Address = ""
+    url: HttpUrl = ""
     user: str = ""
     password: Annotated[str, Secret] = ""
     auth: Literal["token", "password"] = "token"
@@ -61,48 +72,69 @@ class SubsonicSettings(Settings, frozen=True, kw_only=True):
                 )
 
 
-class PriceSettings(Settings, frozen=True, kw_only=True):
-    """For previews: MUSIC_PRICE_PER_CALL, MUSIC_PRICE_PER_1K_TOKENS, in `currency`."""
+class PriceSettings(EnvironmentSettings, frozen=True, kw_only=True):
+    """The prices for previews, from variables such as MUSIC_PRICE_PER_CALL. All prices are in `currency`.
+    `tokens_per_song` is the assumed number of tokens per song."""
 
-    per_call: NotNegative = 0.0
-    per_1k_tokens: NotNegative = 0.0
-    tokens_per_song: NotNegative = 300.0
+    per_call: NonNegativeFloat = 0.0
+    per_1k_tokens: NonNegativeFloat = 0.0
+    tokens_per_song: NonNegativeFloat = 300.0
     currency: str = "USD"
 
 
-class MusicSettings(Settings, frozen=True, kw_only=True):
-    """`minute_seconds` is the window of job starts and of calls. `resume_at`: when a day's quota is back,
-    where that is not the turn of the provider's day. `call_seconds`: what one call is expected to take, for
-    previews before any was made."""
+class MusicSettings(EnvironmentSettings, frozen=True, kw_only=True):
+    """The settings and their defaults.
+
+    - `chat`, `embeddings`: the provider accounts for descriptions and for vectors.
+    - `metadata_starts`: how many jobs may start per minute, for each queue whose jobs describe songs.
+    - `embedding_starts`: how many jobs that only embed songs may start per minute.
+    - `minute_seconds`: the length of the minute in all limits per minute; the demo shortens it.
+    - `call_seconds`: assumed duration of a call, for previews while no duration is known.
+    - `resume_at`: the time of day and zone at which the daily quota returns, such as
+      `16:30 Asia/Shanghai`; empty for the provider's midnight."""
 
     database_url: str = "sqlite:///music.db"
-    chat: Account = Account()
-    embeddings: Account = Account()
+    chat: ProviderAccount = ProviderAccount()
+    embeddings: ProviderAccount = ProviderAccount()
     subsonic: SubsonicSettings = SubsonicSettings()
     calls: CallSettings = CallSettings()
     price: PriceSettings = PriceSettings()
-    metadata_starts: Counted = 2
-    embedding_starts: Counted = 10
-    minute_seconds: Positive = 60.0
-    call_seconds: Positive = 5.0
-    resume_at: Annotated[str, Meta(pattern=_RESUME_AT, description=_RESUME_AT_SAYS)] = ""
+    metadata_starts: PositiveInt = 2
+    embedding_starts: PositiveInt = 10
+    minute_seconds: PositiveFloat = 60.0
+    call_seconds: PositiveFloat = 5.0
+    resume_at: Annotated[str, Meta(pattern=_RESUME_AT_PATTERN, description=_RESUME_AT_FORMAT)] = ""
 
     def __post_init__(self) -> None:
         if (resumes := self.resumes) is not None and (problem := resumes.problem()):
-            remedy = "" if ";" in problem else f"; write {_RESUME_AT_SAYS}"
+            remedy = "" if ";" in problem else f"; write {_RESUME_AT_FORMAT}"
             raise ConfigurationError(f"MUSIC_RESUME_AT: {problem}{remedy}")
 
     @property
     def resumes(self) -> TimeOfDay | None:
-        found = re.fullmatch(_RESUME_AT, self.resume_at)
+        found = re.fullmatch(_RESUME_AT_PATTERN, self.resume_at)
         return TimeOfDay(int(found[1]), int(found[2]), found[3]) if found and self.resume_at else None
 
 
-def from_environment(environ: Mapping[str, str] | None = None, toml: Table = NOTHING) -> MusicSettings:
-    warn_of_unread(MusicSettings, "MUSIC_", environ)
-    found = read(MusicSettings, "MUSIC_", environ, toml)
+def load_settings(
+    environ: Mapping[str, str] | None = None, toml: ApplicationToml = EMPTY_TABLE
+) -> MusicSettings:
+    warn_unknown_variables(MusicSettings, "MUSIC_", environ)
+    found = read_settings(MusicSettings, "MUSIC_", environ, toml)
     return replace(
         found,
-        chat=account("MUSIC_CHAT_", environ, toml.inner("chat")),
-        embeddings=account("MUSIC_EMBEDDINGS_", environ, toml.inner("embeddings")),
+        chat=read_account("MUSIC_CHAT_", environ, toml.subtable("chat")),
+        embeddings=read_account("MUSIC_EMBEDDINGS_", environ, toml.subtable("embeddings")),
     )
+
+
+class LiveSettings(Struct, frozen=True):
+    """The settings that operators change at run time. Each field is a row of the table system_settings."""
+
+    queue_concurrency: Annotated[
+        int, Meta(ge=1, le=100, description="jobs of one queue at once, from 1 to 100")
+    ] = 1
+    queue_rate_limit_max: Annotated[
+        int, Meta(ge=1, le=10_000, description="metadata jobs started per minute, from 1 to 10000")
+    ] = 2
+    queue_batch_size: Annotated[int, Meta(ge=1, le=100, description="songs in one job, from 1 to 100")] = 10

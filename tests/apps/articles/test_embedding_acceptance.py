@@ -1,5 +1,7 @@
-"""Articles, as they were asked for: as few calls as there can be, the newest text, no hole in search, and
-nothing lost when processes die. The provider's own books are the witness."""
+"""Acceptance tests of articles: the fewest possible calls, the newest text, no gap in search, no loss after
+kills.
+
+The provider's log proves it."""
 
 from __future__ import annotations
 
@@ -14,11 +16,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
 
-from tests.apps.articles.bench import Bench, bench_in, simulator, until
-from tests.apps.articles.qdrant_stand_in import stand_in
-from tests.apps.articles.thousand import fill
+from tests.apps.articles.fake_qdrant import stand_in
+from tests.apps.articles.generated_articles import fill
+from tests.apps.articles.service_kit import Bench, bench_in, simulator, until
 from tidemill import Filter, State
-from tidemill_apps.articles.requesting import MANUAL
+from tidemill_apps.articles.embed_requests import MANUAL_PRIORITY
 
 ALL = 1_000
 HANDFUL = 30
@@ -33,7 +35,7 @@ async def test_a_thousand_articles_in_as_few_calls_as_there_can_be(tmp_path: Pat
             options={"latency": (0.2, 0.3)},
             qdrant_url=served.url,
             linger=0.5,
-            minding_seconds=5.0,
+            reconcile_seconds=5.0,
             dimensions=64,
         ) as bench,
     ):
@@ -42,8 +44,8 @@ async def test_a_thousand_articles_in_as_few_calls_as_there_can_be(tmp_path: Pat
         waiting, running, last = ids[ALL // 2], ids[0], ids[-1]
         await bench.articles.change(waiting, content="等待时改过的文章")
         for _ in range(5):
-            assert await bench.articles.requests.request(last, MANUAL) is not None
-        async with bench.working():
+            assert await bench.articles.requests.request(last, MANUAL_PRIORITY) is not None
+        async with bench.run_worker():
             await until(lambda: is_processing(bench, running))
             await bench.articles.change(running, content="嵌入时改过的文章")
             await until(lambda: all_completed(bench), 60)
@@ -55,18 +57,19 @@ async def test_a_thousand_articles_in_as_few_calls_as_there_can_be(tmp_path: Pat
             assert any(f"article{last}" in text for call in bench.calls[:2] for text in call)
             await hides_without_a_call(bench, waiting, "等待时改过的文章")
         counts = (await bench.app.inspect.counts())[bench.articles.queue]
+        # One was edited while its job ran.
         assert (counts[State.DONE], counts.get(State.FAILED, 0)) == (
             ALL + 1,
             0,
-        )  # one was edited while it ran
+        )
 
 
 async def all_completed(bench: Bench) -> bool:
-    return (await bench.posts.counts())["completed"] == ALL
+    return (await bench.posts.count_by_status())["completed"] == ALL
 
 
 async def chunks_of_all(bench: Bench, ids: list[int]) -> int:
-    return sum(post.rag_chunks for post in await bench.posts.many(ids))
+    return sum(post.rag_chunks for post in await bench.posts.load(ids))
 
 
 async def hides_without_a_call(bench: Bench, post_id: int, text: str) -> None:
@@ -82,7 +85,7 @@ async def is_processing(bench: Bench, post_id: int) -> bool:
 
 
 async def test_killed_workers_lose_nothing_and_leave_nothing_processing(tmp_path: Path) -> None:
-    """Two of three processes are killed while their calls are under way: paid for, and never answered."""
+    """Two of three processes are killed during their calls: billed, and never answered."""
     async with stand_in() as served, simulator(latency=(0.2, 0.3)) as server:
         bench = Bench(tmp_path, server, qdrant_url=served.url, inputs_per_call=8)
         async with bench.app:
@@ -92,14 +95,14 @@ async def test_killed_workers_lose_nothing_and_leave_nothing_processing(tmp_path
                 for _ in range(2):
                     killed = workers.pop(await until(lambda: who_has_a_call(bench, workers)))
                     os.kill(killed, signal.SIGKILL)
-                await bench.settled(*ids)
-            posts = await bench.posts.many(ids)
+                await bench.wait_until_settled(*ids)
+            posts = await bench.posts.load(ids)
             assert {post.rag_status for post in posts} == {"completed"}
-            await bench.articles.minding.sweep()
+            await bench.articles.reconciler.sweep()
             points, _ = served.client.scroll("blog_posts", limit=10_000)
             found = Counter((point.payload or {})["postId"] for point in points)
-            chunking = bench.articles.packing.chunking
-            assert found == {post.id: len(chunking.of(post.content)) for post in posts}
+            chunking = bench.articles.packer.chunker
+            assert found == {post.id: len(chunking.split_markdown(post.content)) for post in posts}
             await bench.articles.close()
 
 
@@ -110,8 +113,8 @@ async def who_has_a_call(bench: Bench, workers: dict[str, int]) -> str | None:
 
 @asynccontextmanager
 async def workers_of(bench: Bench, folder: Path, provider: str, qdrant: str) -> AsyncIterator[dict[str, int]]:
-    """Their processes by their names. Nobody begins before all are there."""
-    program = str(Path(__file__).with_name("worker_program.py"))
+    """Starts worker processes; yields their ids by name. None starts before all are ready."""
+    program = str(Path(__file__).with_name("worker_process.py"))
     await bench.app.inspect.pause(bench.articles.queue)
     places = (str(folder), provider, qdrant)
     words = (sys.executable, program, ",".join(WORKERS), *places)

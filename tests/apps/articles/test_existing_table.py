@@ -1,4 +1,4 @@
-"""A table of another program that wants more of a row than articles have (X8)."""
+"""A table of another program with more required columns than articles have (X8)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, Text, UniqueConstraint, func, insert, select, text
 
-from tests.apps.articles.blog import Blog, blog_in
+from tests.apps.articles.web_kit import Blog, blog_in
 from tidemill_apps.common.database import Database
 
 WANTS = "category must have a value and has no default"
@@ -47,24 +47,24 @@ async def rows_of(blog: Blog) -> int:
         return int(counted.scalar_one())
 
 
-async def test_a_column_that_must_have_a_value_is_told_at_start_and_to_whoever_writes_an_article(
+async def test_a_foreign_not_null_column_is_reported_at_start_and_on_create(
     tmp_path: Path, place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     category = Column("category", Text, nullable=False)
-    theirs = {"title": "旧文", "content": "内容", "hide": "0", "rag_status": "pending", "category": "生活"}
-    await make(place, table_with(category), theirs)
+    row = {"title": "旧文", "content": "内容", "hide": "0", "rag_status": "pending", "category": "生活"}
+    await make(place, table_with(category), row)
     async with blog_in(tmp_path, database_url=place) as blog:
         await blog.articles.posts.prepare()
         assert [message for message in caplog.messages if WANTS in message]
-        told = await refused(blog)
-        assert WANTS in told
-        assert "give such a column a default" in told
+        refusal = await refused(blog)
+        assert WANTS in refusal
+        assert "give such a column a default" in refusal
         assert (await rows_of(blog), await waiting(blog)) == (1, 0)
         page = await blog.call("POST", "/articles/create", b"title=t", **FORM)
         assert page.status == 409
-        async with blog.working():  # what the other program writes is embedded as ever
-            await blog.articles.minding.set_right()
-            await blog.embedded(1)
+        async with blog.run_worker():  # articles of the other program are embedded as before
+            await blog.articles.reconciler.reconcile()
+            await blog.wait_until_embedded(1)
 
 
 FORM = {"content_type": "application/x-www-form-urlencoded"}
@@ -97,16 +97,14 @@ async def test_a_default_that_is_given_later_needs_no_restart(tmp_path: Path, po
         await blog.write()
 
 
-async def test_a_rule_of_the_table_that_an_article_breaks_is_told_and_nothing_changes(
-    tmp_path: Path, place: str
-) -> None:
+async def test_a_violated_constraint_is_409_and_changes_nothing(tmp_path: Path, place: str) -> None:
     await make(place, table_with(UniqueConstraint("title", name="one_title")))
     async with blog_in(tmp_path, database_url=place) as blog:
         await blog.write("同名")
         other = await blog.write("另一篇")
-        told = await refused(blog, "同名")
-        assert told.startswith("the table tb_post does not take this article: ")
-        assert "title" in told
+        message = await refused(blog, "同名")
+        assert message.startswith("the table tb_post does not take this article: ")
+        assert "title" in message
         answer = await blog.call("PATCH", f"/api/post/{other}", {"title": "同名", "content": "改了"})
         assert (answer.status, answer.json["status"]) == (409, False)
         kept = (await blog.call("GET", f"/api/post/{other}")).json["data"]
@@ -114,9 +112,7 @@ async def test_a_rule_of_the_table_that_an_article_breaks_is_told_and_nothing_ch
         assert await rows_of(blog) == 2
 
 
-async def test_a_change_that_breaks_a_rule_is_not_told_of_a_column_that_only_new_rows_need(
-    tmp_path: Path, place: str
-) -> None:
+async def test_the_error_of_an_update_does_not_mention_a_not_null_column(tmp_path: Path, place: str) -> None:
     rows = [{"title": title, "content": "内容", "category": "生活"} for title in ("一", "二")]
     category = Column("category", Text, nullable=False)
     await make(place, table_with(category, UniqueConstraint("title", name="one_title")), *rows)

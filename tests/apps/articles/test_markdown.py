@@ -1,4 +1,4 @@
-"""Cleaned Markdown (E9): what a reader reads."""
+"""Cleaned Markdown (E9): the text that a reader sees."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill_apps.articles.chunks import Chunking
-from tidemill_apps.articles.markdown import cleaned
-from tidemill_apps.articles.tokens import estimated
+from tidemill_apps.articles.chunks import Chunker, estimate_tokens
+from tidemill_apps.articles.markdown import clean_markdown
 
 
 @pytest.mark.parametrize(
@@ -36,13 +35,13 @@ from tidemill_apps.articles.tokens import estimated
         ("", ""),
     ],
 )
-def test_what_is_left(markdown: str, text: str) -> None:
-    assert cleaned(markdown).text == text
+def test_markdown_becomes_plain_text(markdown: str, text: str) -> None:
+    assert clean_markdown(markdown).text == text
 
 
 @given(st.text(max_size=300))
 def test_any_text_can_be_cleaned(markdown: str) -> None:
-    found = cleaned(markdown)
+    found = clean_markdown(markdown)
     assert found.text == found.text.strip()
     assert all(0 <= at < len(found.text) for at in found.headings)
 
@@ -58,15 +57,15 @@ def test_any_text_can_be_cleaned(markdown: str) -> None:
     ],
 )
 def test_tags_go_and_what_a_reader_reads_stays(html: str, text: str) -> None:
-    assert cleaned(html).text == text
+    assert clean_markdown(html).text == text
 
 
 @pytest.mark.parametrize("part", ["<div ", "<!-- ", "<script ", "    ", "\n    ", "![", "<img alt='", "</"])
 def test_no_text_takes_longer_than_its_length_allows(part: str) -> None:
-    """By the processor's time: a text that took minutes would be cut again and again, and nothing else."""
+    """Measured in CPU time: a text that takes minutes would block the worker in every attempt."""
     began = thread_time()
-    cleaned("<div>\n" + part * (60_000 // len(part)))
-    cleaned("```\na" + part * (60_000 // len(part)))
+    clean_markdown("<div>\n" + part * (60_000 // len(part)))
+    clean_markdown("```\na" + part * (60_000 // len(part)))
     assert thread_time() - began < 4
 
 
@@ -76,7 +75,7 @@ NESTED_BLOCK = st.tuples(st.lists(st.sampled_from(list(CONTAINERS)), max_size=30
 
 
 def nested(containers: list[str], block: str) -> str:
-    """The block inside of these lists and quotes."""
+    """Returns the block inside of these lists and quotes."""
     for marker in reversed(containers):
         first, *others = block.split("\n")
         block = "\n".join([marker + first, *(CONTAINERS[marker] + line for line in others)])
@@ -91,20 +90,20 @@ def test_no_visible_word_is_missing_from_the_chunks(
         nested(containers, block.format(f"head{number} tail{number}"))
         for number, (containers, block) in enumerate(blocks)
     )
-    chunks = Chunking(estimated, 10, 1).of(document)
+    chunks = Chunker(estimate_tokens, 10, 1).split_markdown(document)
     words = [f"{place}{number}" for number in range(len(blocks)) for place in ("head", "tail")]
     assert [word for word in words if not any(word in chunk.text for chunk in chunks)] == []
 
 
 @given(st.lists(st.sampled_from(["- ", "> ", "1. ", "    ", "\n", "\n\n", "# ", "**", "潮"]), max_size=200))
-def test_no_visible_character_is_missing_whatever_the_markers(parts: list[str]) -> None:
+def test_no_marker_removes_a_visible_character(parts: list[str]) -> None:
     document = "".join(parts)
-    assert cleaned(document).text.count("潮") == document.count("潮")
+    assert clean_markdown(document).text.count("潮") == document.count("潮")
 
 
 @pytest.mark.parametrize(("marker", "step"), [("- ", "  "), ("1. ", "   "), ("> ", "> ")])
-def test_what_follows_a_deep_nest_is_kept(marker: str, step: str) -> None:
+def test_text_after_deeply_nested_lists_is_kept(marker: str, step: str) -> None:
     levels = [step * level + marker + f"level{level}" for level in range(40)]
-    text = cleaned("\n".join([*levels, "", "after"])).text
+    text = clean_markdown("\n".join([*levels, "", "after"])).text
     assert all(f"level{level}" in text for level in range(40))
     assert text.endswith("\n\nafter")

@@ -1,4 +1,4 @@
-"""What of articles is counted (E12), and who is told when it goes wrong (E13)."""
+"""The metrics of articles (E12), and the notifications of failures (E13)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.articles.blog import Blog, blog_in
+from tests.apps.articles.web_kit import Blog, blog_in
 from tidemill_apps.articles import metrics as metrics_module
 from tidemill_apps.articles.settings import ArticlesSettings
-from tidemill_apps.common.providers.account import Account
+from tidemill_apps.common.provider_client import ProviderAccount
 
 
 async def metrics(blog: Blog) -> dict[str, float]:
@@ -20,30 +20,30 @@ async def metrics(blog: Blog) -> dict[str, float]:
     }
 
 
-async def test_what_is_embedded_is_counted(tmp_path: Path) -> None:
+async def test_embedded_articles_are_counted(tmp_path: Path) -> None:
     async with blog_in(tmp_path) as blog:
         numbers = [await blog.write("一"), await blog.write("Two")]
         before = await metrics(blog)
         assert (before["articles_queue_length"], before["articles_in_progress"]) == (2, 0)
-        async with blog.working():
-            await blog.embedded(*numbers)
+        async with blog.run_worker():
+            await blog.wait_until_embedded(*numbers)
         after = await metrics(blog)
         assert (after["articles_queue_length"], after["articles_in_progress"]) == (0, 0)
-        assert after["articles_embedded_total"] == after["articles_embedding_seconds_count"] == 2
-        assert 0 < after["articles_embedding_seconds_sum"] < 60
+        assert after["articles_embedded_total"] == after["articles_embedding_duration_seconds_count"] == 2
+        assert 0 < after["articles_embedding_duration_seconds_sum"] < 60
         assert 1 <= after["articles_embedding_calls_total"] <= 2
         assert after["articles_embedding_texts_total"] == 2
         assert "articles_failed_total" not in after or after["articles_failed_total"] == 0
 
 
-async def test_what_fails_is_counted_and_told(tmp_path: Path) -> None:
-    """The provider is not there: nobody listens on that port."""
-    away = Account(provider="openai", base_url="http://127.0.0.1:9/v1", model="m")
+async def test_a_failed_embedding_is_counted_and_reported(tmp_path: Path) -> None:
+    """The provider is unreachable: no server listens on that port."""
+    away = ProviderAccount(provider="openai", base_url="http://127.0.0.1:9/v1", model="m")
     async with blog_in(tmp_path, embeddings=away) as blog:
         number = await blog.write("错")
         post = await blog.articles.posts.get(number)
         assert post is not None
-        async with blog.working():
+        async with blog.run_worker():
             with pytest.raises(Exception, match=r"127\.0\.0\.1:9|connect"):
                 await blog.app.job(post.rag_job or "").result(30)
         after = await metrics(blog)
@@ -57,7 +57,7 @@ def test_every_setting_is_in_the_readme() -> None:
     wanted = {
         f"ARTICLES_{name}".upper() for name in ArticlesSettings.__struct_fields__ if name != "embeddings"
     }
-    wanted |= {f"ARTICLES_EMBEDDINGS_{name}".upper() for name in Account.__struct_fields__}
+    wanted |= {f"ARTICLES_EMBEDDINGS_{name}".upper() for name in ProviderAccount.__struct_fields__}
     assert set(re.findall(r"\bARTICLES_[A-Z_]+\b", readme)) == wanted
 
 

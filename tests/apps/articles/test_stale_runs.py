@@ -1,5 +1,7 @@
-"""Runs that nobody counts on any more: their article was deleted and its id is another one's, or their lease
-was lost and another run was quicker. Whatever they write last is not what stays."""
+"""Stale runs: their article was deleted and its id reused, or their lease was lost and another run was
+faster.
+
+Their late writes must not remain."""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ from typing import Any
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, Text, update
 
-from tests.apps.articles.bench import Bench, bench_in, until
-from tidemill_apps.articles import upkeep
-from tidemill_apps.articles.embedding import Embedding
+from tests.apps.articles.service_kit import Bench, bench_in, until
+from tidemill_apps.articles import tasks
 from tidemill_apps.articles.posts import Post
-from tidemill_apps.articles.provider import opened
-from tidemill_apps.articles.vectors import Piece, Vectors
+from tidemill_apps.articles.service import open_embeddings
+from tidemill_apps.articles.tasks import BatchEmbedder
+from tidemill_apps.articles.vectors import ArticleChunk, ArticleVectors
 from tidemill_apps.common.database import Database
 
 OLD, NEW = "旧的内容是潮水", "新的内容是面粉"
@@ -26,7 +28,7 @@ IN_PIECES: dict[str, Any] = {"chunk_tokens": 50, "chunk_overlap": 0, "inputs_per
 
 
 class Held:
-    """A method whose first call waits until it is let go."""
+    """A method whose first call waits until it is released."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: Any, method: str) -> None:
         self.reached, self.let_go = asyncio.Event(), asyncio.Event()
@@ -43,7 +45,7 @@ class Held:
 
 
 class Run:
-    """What a handler knows of its jobs. Its lease may be long lost."""
+    """The context of a handler whose lease may be lost."""
 
     def __init__(self, job: str) -> None:
         self.job_id, self.batch = job, (job,)
@@ -53,7 +55,7 @@ class Run:
 
 @asynccontextmanager
 async def reusing(folder: Path, **options: Any) -> AsyncIterator[Bench]:
-    """On a table of another program, where SQLite gives the id of the last row again once that is deleted."""
+    """Uses a table of another program, where SQLite reuses the id of the last row after its deletion."""
     columns = (Column(name, Text) for name in ("title", "content", "hide", "rag_status", "rag_error"))
     table = Table("tb_post", MetaData(), Column("id", Integer, primary_key=True), *columns)
     database = Database(f"sqlite:///{folder / 'articles.db'}")
@@ -64,12 +66,12 @@ async def reusing(folder: Path, **options: Any) -> AsyncIterator[Bench]:
 
 
 async def embed(bench: Bench, post_id: int, job: str) -> None:
-    """A run beside those of any worker."""
+    """Runs an embedding outside of any worker."""
     its = bench.articles
-    embedding = Embedding(
-        its.posts, its.vectors, its.packing, its.measures, pool=its.pool, counts_tokens=False
+    embedding = BatchEmbedder(
+        its.posts, its.vectors, its.packer, its.metrics, pool=its.pool, counts_tokens=False
     )
-    async with opened(its.settings, bench.app.clock) as embeddings:
+    async with open_embeddings(its.settings, bench.app.clock) as embeddings:
         await embedding.run(Run(job), embeddings, [post_id])  # type: ignore[arg-type]
 
 
@@ -84,7 +86,7 @@ async def texts(bench: Bench) -> list[str]:
 async def test_the_run_of_an_article_that_is_gone_leaves_nothing_to_the_next_one_of_its_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    async with reusing(tmp_path) as bench, bench.working():
+    async with reusing(tmp_path) as bench, bench.run_worker():
         old = Held(monkeypatch, bench.provider, "serve")
         gone = await bench.articles.create("秘密", OLD)
         await old.reached.wait()
@@ -99,7 +101,7 @@ async def test_the_run_of_an_article_that_is_gone_leaves_nothing_to_the_next_one
         assert OLD not in await texts(bench)
         new.let_go.set()
         if text:
-            [done] = await bench.settled(made.id)
+            [done] = await bench.wait_until_settled(made.id)
             assert done.rag_status == "completed"
             assert await texts(bench) == [NEW]
 
@@ -110,19 +112,19 @@ async def test_the_job_of_an_article_that_is_gone_embeds_the_next_one_of_its_id(
         await bench.articles.delete(gone.id)
         made = await bench.articles.create("新", NEW)
         assert made.id == gone.id
-        async with bench.working():
-            [done] = await bench.settled(made.id)
+        async with bench.run_worker():
+            [done] = await bench.wait_until_settled(made.id)
         assert done.rag_status == "completed"
         assert (await texts(bench), bench.calls) == ([NEW], [[NEW]])
 
 
-async def test_what_a_deleted_article_left_above_the_next_one_of_its_id_is_swept(tmp_path: Path) -> None:
-    async with reusing(tmp_path, sweeping_seconds=0.1) as bench, bench.working():
+async def test_leftover_chunks_of_a_deleted_article_are_swept_when_its_id_is_reused(tmp_path: Path) -> None:
+    async with reusing(tmp_path, sweep_seconds=0.1) as bench, bench.run_worker():
         gone = await bench.articles.create("秘密", "第一版")
-        await bench.settled(gone.id)
+        await bench.wait_until_settled(gone.id)
         await bench.articles.change(gone.id, content=OLD)
-        await bench.settled(gone.id)
-        await bench.posts.delete(gone.id)  # by another program: nobody asked for its vectors to go
+        await bench.wait_until_settled(gone.id)
+        await bench.posts.delete(gone.id)  # by another program, without a request to delete its vectors
         made = await bench.posts.create("新")
         assert made.id == gone.id
         await until(lambda: is_left(bench, []))
@@ -138,13 +140,13 @@ async def test_points_that_go_late_take_none_of_the_next_article_of_their_id_for
     async with reusing(tmp_path) as bench:
         gone = await bench.posts.create("秘密", OLD)
         await bench.posts.delete(gone.id)
-        late = Held(monkeypatch, Vectors, "forget")
-        running = asyncio.create_task(upkeep.refresh(bench.posts, bench.articles.vectors, gone.id))
+        late = Held(monkeypatch, ArticleVectors, "delete_post")
+        running = asyncio.create_task(tasks.refresh_payload(bench.posts, bench.articles.vectors, gone.id))
         await late.reached.wait()
         made = await bench.articles.create("新", NEW)
         assert made.id == gone.id
-        async with bench.working():
-            await bench.settled(made.id)
+        async with bench.run_worker():
+            await bench.wait_until_settled(made.id)
             late.let_go.set()
             await running
             await until(lambda: is_left(bench, [NEW]))
@@ -153,10 +155,10 @@ async def test_points_that_go_late_take_none_of_the_next_article_of_their_id_for
 async def test_an_old_text_that_is_written_last_is_not_what_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another program changes the text and counts no version: both runs write points of the same names."""
-    async with bench_in(tmp_path, minding_seconds=0.1) as bench:
+    """Another program changes the text without a new version: both runs write points with the same names."""
+    async with bench_in(tmp_path, reconcile_seconds=0.1) as bench:
         post = await bench.posts.create("磨坊", OLD)
-        late = Held(monkeypatch, Vectors, "write")
+        late = Held(monkeypatch, ArticleVectors, "write")
         stale = asyncio.create_task(embed(bench, post.id, "a"))
         await late.reached.wait()
         await change_row(bench, post, content=NEW, rag_status="pending")
@@ -165,9 +167,9 @@ async def test_an_old_text_that_is_written_last_is_not_what_stays(
         late.let_go.set()
         await stale
         assert OLD not in await texts(bench)
-        async with bench.working():
+        async with bench.run_worker():
             await until(lambda: is_left(bench, [NEW]))
-            await bench.settled(post.id)
+            await bench.wait_until_settled(post.id)
             assert [found.chunkText for found in await bench.articles.search(OLD)] == [NEW]
 
 
@@ -180,7 +182,7 @@ async def change_row(bench: Bench, post: Post, **values: Any) -> None:
 async def test_a_run_that_was_overtaken_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its answer came when the other run was done."""
+    """Its answer came after the other run had finished."""
     async with bench_in(tmp_path) as bench:
         post = await bench.posts.create("磨坊", OLD)
         slow = Held(monkeypatch, bench.provider, "serve")
@@ -189,7 +191,7 @@ async def test_a_run_that_was_overtaken_writes_nothing(
         await bench.posts.change(post.id, content=NEW)
         await embed(bench, post.id, "b")
         done = await bench.post(post.id)
-        written: list[Piece] = []
+        written: list[ArticleChunk] = []
         noted(monkeypatch, written)
         slow.let_go.set()
         await stale
@@ -197,14 +199,14 @@ async def test_a_run_that_was_overtaken_writes_nothing(
         assert written == []
 
 
-def noted(monkeypatch: pytest.MonkeyPatch, written: list[Piece]) -> None:
-    write = Vectors.write
+def noted(monkeypatch: pytest.MonkeyPatch, written: list[ArticleChunk]) -> None:
+    write = ArticleVectors.write
 
-    async def note(self: Vectors, pieces: Sequence[Piece], *given: Any) -> None:
+    async def note(self: ArticleVectors, pieces: Sequence[ArticleChunk], *given: Any) -> None:
         written.extend(pieces)
         await write(self, pieces, *given)
 
-    monkeypatch.setattr(Vectors, "write", note)
+    monkeypatch.setattr(ArticleVectors, "write", note)
 
 
 @pytest.mark.parametrize("writer", ["an embedding", "a refresh that then died"])
@@ -214,21 +216,21 @@ async def test_an_article_that_a_stale_run_hid_again_is_found_again(
     async with bench_in(tmp_path) as bench:
         made = await bench.posts.create("磨坊", OLD, "1")
         if writer == "an embedding":
-            late = Held(monkeypatch, Vectors, "write")
+            late = Held(monkeypatch, ArticleVectors, "write")
             stale = asyncio.create_task(embed(bench, made.id, "a"))
             await late.reached.wait()
         await embed(bench, made.id, "a")
         hidden = await bench.post(made.id)
         await bench.posts.change(made.id, hide="0")
-        await upkeep.refresh(bench.posts, bench.articles.vectors, made.id)
+        await tasks.refresh_payload(bench.posts, bench.articles.vectors, made.id)
         if writer == "an embedding":
             late.let_go.set()
             await stale
         else:
-            await bench.articles.vectors.label(hidden)
+            await bench.articles.vectors.set_label(hidden)
         shown = await bench.post(made.id)
         assert (shown.rag_label, shown.rag_status) == (shown.rag_labelled, "completed")
-        async with bench.working():
+        async with bench.run_worker():
             await until(lambda: finds(bench, made.id))
 
 
@@ -239,23 +241,23 @@ async def finds(bench: Bench, post_id: int) -> bool:
 async def test_points_of_another_program_do_not_become_those_of_the_next_article_of_their_id(
     tmp_path: Path,
 ) -> None:
-    """They have no version, nor has an article that was never embedded: they would be found for it."""
+    """They have no version, like an article that was never embedded, so search would find them for it."""
     async with reusing(tmp_path) as bench:
         gone = await bench.posts.create("秘密", OLD)
-        piece = Piece(post_id=gone.id, version=0, index=0, text=OLD)
+        piece = ArticleChunk(post_id=gone.id, version=0, index=0, text=OLD)
         await bench.articles.vectors.write([piece], [[1.0] * 256], {gone.id: gone})
         await bench.articles.vectors._call("delete_payload", keys=["version", "model"], points=[piece.name])
         await bench.articles.delete(gone.id)
         made = await bench.articles.create("新")
         assert made.id == gone.id
-        async with bench.working():
+        async with bench.run_worker():
             await until(lambda: is_left(bench, []), 5.0)
 
 
 async def test_nothing_more_is_paid_for_an_article_that_is_gone_while_it_is_embedded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with bench_in(tmp_path, **IN_PIECES) as bench, bench.working():
+    async with bench_in(tmp_path, **IN_PIECES) as bench, bench.run_worker():
         first = Held(monkeypatch, bench.provider, "serve")
         gone = await bench.articles.create("长", LONG)
         await first.reached.wait()

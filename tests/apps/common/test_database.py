@@ -1,5 +1,6 @@
-"""The database of an application, on both kinds: what is missing is made, writers wait for each other, and
-what is wrong is told in one sentence."""
+"""The database of an application on SQLite and PostgreSQL.
+
+Missing tables are created, writers wait for each other, and errors are one sentence."""
 
 from __future__ import annotations
 
@@ -31,8 +32,7 @@ from tests.servers.program import free_port
 from tests.servers.proxy import Proxy
 from tidemill import ConfigurationError
 from tidemill_apps.common import database as common
-from tidemill_apps.common.database import Database, DatabaseUnavailable
-from tidemill_apps.common.database_errors import RowRefused
+from tidemill_apps.common.database import Database, DatabaseUnavailable, RowRefused
 
 METADATA = MetaData()
 SONGS = Table(
@@ -82,7 +82,7 @@ async def _titles(database: Database) -> list[str]:
         return list((await connection.execute(select(SONGS.c.title).order_by(SONGS.c.id))).scalars())
 
 
-async def test_what_was_written_is_there_and_what_failed_is_not(database: Database) -> None:
+async def test_a_transaction_commits_or_rolls_back(database: Database) -> None:
     async with database.transaction() as connection:
         await connection.execute(insert(SONGS).values(TIDE))
     with pytest.raises(RuntimeError, match="on the way"):
@@ -218,7 +218,7 @@ def test_a_process_that_ends_without_closing_it_ends(tmp_path: Path) -> None:
     assert subprocess.run(command, capture_output=True, timeout=60, check=True).stdout == b"opened\n"
 
 
-async def test_who_only_looks_waits_for_no_writer(tmp_path: Path) -> None:
+async def test_a_reader_waits_for_no_writer(tmp_path: Path) -> None:
     async with opened(f"sqlite:///{tmp_path}/music.db") as database:
         await database.prepare(METADATA)
         async with database.transaction() as connection:
@@ -227,7 +227,7 @@ async def test_who_only_looks_waits_for_no_writer(tmp_path: Path) -> None:
         assert await _titles(database) == ["潮汐"]
 
 
-async def test_a_server_that_is_not_there_is_told_in_one_sentence() -> None:
+async def test_an_unreachable_server_is_reported_without_the_password() -> None:
     port = free_port()
     database = Database(f"postgresql://ann:hunter2@127.0.0.1:{port}/music")
     with pytest.raises(DatabaseUnavailable) as caught:
@@ -236,7 +236,7 @@ async def test_a_server_that_is_not_there_is_told_in_one_sentence() -> None:
     assert "hunter2" not in f"{caught.value} {database!r}"
 
 
-async def test_a_database_the_server_does_not_have_is_told_in_one_sentence(postgres_url: str) -> None:
+async def test_a_missing_database_is_reported_in_one_sentence(postgres_url: str) -> None:
     there = postgres_url.rpartition("/")[0]
     with pytest.raises(
         DatabaseUnavailable, match='/nowhere cannot be used: database "nowhere" does not exist'
@@ -244,7 +244,7 @@ async def test_a_database_the_server_does_not_have_is_told_in_one_sentence(postg
         await Database(f"{there}/nowhere").prepare(METADATA)
 
 
-async def test_a_wrong_password_is_told_without_any_password(postgres_server: Postgres) -> None:
+async def test_a_wrong_password_is_reported_without_the_password(postgres_server: Postgres) -> None:
     wrong = postgres_server.guarded_url.replace(PASSWORD, "hunter2")
     with pytest.raises(DatabaseUnavailable, match="cannot be used: password authentication failed") as caught:
         await Database(wrong).prepare(METADATA)
@@ -261,8 +261,8 @@ async def test_options_of_an_address_are_the_driver_s(postgres_url: str) -> None
         await Database(f"{postgres_url}?sslmode=require").prepare(METADATA)
 
 
-async def test_who_waits_too_long_for_a_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common, "WAIT", 0.05)
+async def test_a_lock_timeout_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(common, "LOCK_TIMEOUT_SECONDS", 0.05)
     url = f"sqlite:///{tmp_path}/music.db"
     async with opened(url) as one, opened(url) as other, one.transaction():
         with pytest.raises(DatabaseUnavailable, match="somebody else has been writing for too long"):
@@ -270,7 +270,7 @@ async def test_who_waits_too_long_for_a_file_is_told(tmp_path: Path, monkeypatch
                 pass
 
 
-async def test_a_connection_that_breaks_is_told_and_the_next_one_works(postgres_server: Postgres) -> None:
+async def test_a_broken_connection_is_reported_and_the_next_one_works(postgres_server: Postgres) -> None:
     async with Proxy(postgres_server.port) as proxy:
         database = Database(f"postgresql://{USER}@127.0.0.1:{proxy.port}/{DATABASE}")
         await database.prepare(METADATA)
@@ -282,13 +282,13 @@ async def test_a_connection_that_breaks_is_told_and_the_next_one_works(postgres_
                 proxy.reset()
                 await connection.execute(insert(SONGS).values(TIDE | {"id": "2"}))
         assert await _titles(database) == []
-        proxy.reset()  # what lies in the pool is dead, and nobody has noticed
+        proxy.reset()  # the pooled connections are dead, and the pool has not noticed
         assert await _titles(database) == []
         await database.close()
     postgres_server.empty()
 
 
-async def test_a_full_disk_is_told_in_one_sentence_and_heals(tmp_path: Path) -> None:
+async def test_a_full_disk_is_reported_and_writes_work_again_afterwards(tmp_path: Path) -> None:
     async with opened(f"sqlite:///{tmp_path}/music.db") as database:
         await database.prepare(METADATA)
         with pytest.raises(DatabaseUnavailable, match="the disk is full; make room, work goes on by itself"):
@@ -301,7 +301,7 @@ async def test_a_full_disk_is_told_in_one_sentence_and_heals(tmp_path: Path) -> 
         assert await _titles(database) == ["潮汐"]
 
 
-async def test_files_that_cannot_be_used_are_told_in_one_sentence(tmp_path: Path) -> None:
+async def test_an_unusable_file_is_reported_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("这不是数据库" * 200)
     url = f"sqlite:///{tmp_path}"
     async with opened(f"{url}/none/music.db") as nowhere, opened(f"{url}/notes.txt") as notes:

@@ -1,4 +1,4 @@
-"""What is wrong with the database of an application is told with the setting it was named by."""
+"""The tables of an application are in a separate file."""
 
 from __future__ import annotations
 
@@ -11,11 +11,34 @@ import pytest
 
 from tests.servers.program import free_port
 from tidemill import ConfigurationError, Tidemill
-from tidemill_apps.articles.articles import Articles
+from tidemill_apps.articles.service import Articles
 from tidemill_apps.articles.settings import ArticlesSettings
 from tidemill_apps.common.database import Database, DatabaseUnavailable
-from tidemill_apps.music.music import Music
+from tidemill_apps.music.service import Music
 from tidemill_apps.music.settings import MusicSettings
+
+
+@pytest.mark.parametrize(
+    ("made", "variable"),
+    [
+        (lambda app, url: Music(app, MusicSettings(database_url=url)), "MUSIC_DATABASE_URL"),
+        (lambda app, url: Articles(app, ArticlesSettings(database_url=url)), "ARTICLES_DATABASE_URL"),
+    ],
+)
+def test_the_file_of_the_jobs_is_refused(
+    made: Callable[[Tidemill, str], object],
+    variable: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for same in ("jobs.db", "./jobs.db", f"{tmp_path}/jobs.db"):
+        with pytest.raises(ConfigurationError, match=f"^{variable}: jobs.db is the file of the jobs; name"):
+            made(Tidemill("sqlite:///jobs.db"), f"sqlite:///{same}")
+    made(Tidemill("sqlite:///jobs.db"), "sqlite:///tables.db")
+    made(Tidemill("memory://"), "sqlite:///jobs.db")
+    assert list(tmp_path.iterdir()) == []
+
 
 Make = Callable[[str], Database]
 
@@ -53,12 +76,12 @@ async def test_a_database_that_cannot_be_used_names_its_variable(
         (server, "cannot be reached"),
         (f"sqlite:///{tmp_path}/none/{name}.db", "the file cannot be opened"),
     ):
-        assert problem in await told(make(url), DatabaseUnavailable, named)
+        assert problem in await error_message(make(url), DatabaseUnavailable, named)
     monkeypatch.setitem(sys.modules, "asyncpg", None)
-    assert "tidemill[postgres]" in await told(make(server), ConfigurationError, named)
+    assert "tidemill[postgres]" in await error_message(make(server), ConfigurationError, named)
 
 
-async def told(database: Database, kind: type[Exception], named: str) -> str:
+async def error_message(database: Database, kind: type[Exception], named: str) -> str:
     with pytest.raises(kind) as caught:
         async with database.reading():
             pass
@@ -67,7 +90,7 @@ async def told(database: Database, kind: type[Exception], named: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["music", "articles"])
-def test_what_stands_in_a_file_is_named_by_its_place_there(name: str, tmp_path: Path) -> None:
+def test_a_wrong_value_in_tidemill_toml_is_named_by_its_key(name: str, tmp_path: Path) -> None:
     (tmp_path / "tidemill.toml").write_text(f'[applications.{name}]\ndatabase_url = "mysql://x/y"\n')
     command = [sys.executable, "-m", "tidemill", "up", name, "--port", "0"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)

@@ -1,4 +1,4 @@
-"""Both providers over real HTTP, against the simulator: what is asked, what comes back, and what is wrong."""
+"""Both providers over real HTTP against the simulator: requests, answers and errors."""
 
 from __future__ import annotations
 
@@ -12,27 +12,30 @@ from msgspec.structs import replace
 
 from tests.servers.program import free_port
 from tidemill.clock import SystemClock
-from tidemill.feedback import read
-from tidemill.testing.providers import (
+from tidemill.feedback import read_feedback
+from tidemill.testing.simulator import (
     DIALECTS,
-    Answer,
-    Faults,
-    Ledger,
-    Options,
-    Provider,
+    Disruption,
     Quota,
-    Reason,
-    Request,
-    Server,
-    Trouble,
-    vector,
+    RefusalCause,
+    ReplyFaults,
+    RequestLog,
+    SimulatedProvider,
+    SimulatorOptions,
+    SimulatorReply,
+    SimulatorRequest,
+    SimulatorServer,
+    embed_text,
 )
-from tidemill_apps.common.providers import chosen
-from tidemill_apps.common.providers.account import Account
-from tidemill_apps.common.providers.calls import AnswerUnusable
-from tidemill_apps.common.providers.chat import Chat
-from tidemill_apps.common.providers.embeddings import Embeddings, checked
-from tidemill_apps.common.simulation import at_simulator
+from tidemill_apps.common import providers
+from tidemill_apps.common.provider_client import (
+    AnswerUnusable,
+    ChatModel,
+    EmbeddingModel,
+    ProviderAccount,
+    check_vectors,
+)
+from tidemill_apps.common.providers import use_simulator
 
 SCHEMA = {"type": "object", "properties": {"mood": {"type": "string"}}, "required": ["mood"]}
 TEXTS = ["潮汐", "harbour", "海"]
@@ -41,20 +44,20 @@ KEY = "sk-0123456789"
 BOTH = pytest.mark.parametrize("name", ["gemini", "openai"])
 
 
-class Recording(Provider):
-    """What came over the wire stays here; `says` replaces the body of an answer."""
+class Recording(SimulatedProvider):
+    """Records the requests; `says` replaces the body of an answer."""
 
     says: dict[str, Any] | None = None
 
-    async def serve(self, request: Request) -> Any:
+    async def serve(self, request: SimulatorRequest) -> Any:
         self.seen = request
         served = await super().serve(request)
         if self.says is not None and served.answer is not None:
-            served.answer = Answer(served.answer.status, served.answer.headers, self.says)
+            served.answer = SimulatorReply(served.answer.status, served.answer.headers, self.says)
         return served
 
 
-Asking = tuple[Chat, Embeddings, Recording]
+Asking = tuple[ChatModel, EmbeddingModel, Recording]
 
 
 @asynccontextmanager
@@ -62,34 +65,34 @@ async def asking(name: str, *quotas: Quota, **options: Any) -> AsyncIterator[Ask
     provider = Recording(
         DIALECTS[name](),
         quotas or (Quota.rolling("requests", 100),),
-        Options(**options),
+        SimulatorOptions(**options),
         clock=SystemClock(),
-        replies=lambda asked: f'{{"mood": "{asked.texts[-1]}"}}',
+        replies=lambda call: f'{{"mood": "{call.texts[-1]}"}}',
     )
-    async with Server(provider) as server:
-        account = replace(at_simulator(_account(name), server.url), key=KEY)
-        chat, embeddings = chosen.chat(account), chosen.embeddings(account)
+    async with SimulatorServer(provider) as server:
+        account = replace(use_simulator(_account(name), server.url), key=KEY)
+        chat, embeddings = providers.open_chat_model(account), providers.open_embedding_model(account)
         yield chat, embeddings, provider
         await chat.close()
         await embeddings.close()
 
 
-def _account(name: str) -> Account:
-    return Account(provider="gemini" if name == "gemini" else "openai", dimensions=16, timeout=5.0)
+def _account(name: str) -> ProviderAccount:
+    return ProviderAccount(provider="gemini" if name == "gemini" else "openai", dimensions=16, timeout=5.0)
 
 
 @BOTH
 async def test_a_question_is_answered_and_its_cost_can_be_read(name: str) -> None:
     async with asking(name) as (chat, _, provider):
-        completed = await chat.complete("be brief", "潮汐", SCHEMA, mark="job-1")
+        completed = await chat.complete("be brief", "潮汐", SCHEMA, call_id="job-1")
     assert completed.text == '{"mood": "潮汐"}'
-    assert (read(completed.response, now=0.0).usage or {})["output_tokens"] == 16
-    assert [(bill.kind, bill.mark) for bill in provider.ledger.bills] == [("chat", "job-1")]
+    assert (read_feedback(completed.response, now=0.0).usage or {})["output_tokens"] == 16
+    assert [(bill.kind, bill.mark) for bill in provider.request_log.bills] == [("chat", "job-1")]
 
 
 async def test_gemini_is_asked_for_json_by_a_schema_with_the_key_in_a_header() -> None:
     async with asking("gemini") as (chat, _, provider):
-        await chat.complete("be brief", "潮汐", SCHEMA, mark="1")
+        await chat.complete("be brief", "潮汐", SCHEMA, call_id="1")
         seen = provider.seen
     assert seen.path == "/v1beta/models/gemini-2.5-flash:generateContent"
     assert seen.headers["x-goog-api-key"] == KEY
@@ -102,14 +105,14 @@ async def test_gemini_is_asked_for_json_by_a_schema_with_the_key_in_a_header() -
 
 async def test_openai_is_asked_for_json_by_a_schema_with_the_key_in_a_header() -> None:
     async with asking("openai") as (chat, _, provider):
-        await chat.complete("be brief", "潮汐", SCHEMA, mark="1")
+        await chat.complete("be brief", "潮汐", SCHEMA, call_id="1")
         seen = provider.seen
     assert seen.headers["authorization"] == f"Bearer {KEY}"
     assert seen.body["response_format"]["json_schema"]["schema"] == {**SCHEMA, "additionalProperties": False}
     assert [message["role"] for message in seen.body["messages"]] == ["system", "user"]
 
 
-async def test_openai_is_told_of_every_object_that_nothing_else_is_in_it() -> None:
+async def test_openai_schemas_forbid_additional_properties_in_every_object() -> None:
     inner = {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]}
     schema = {
         "type": "object",
@@ -117,18 +120,18 @@ async def test_openai_is_told_of_every_object_that_nothing_else_is_in_it() -> No
         "required": ["songs"],
     }
     async with asking("openai") as (chat, _, provider):
-        await chat.complete("be brief", "潮汐", schema, mark="1")
+        await chat.complete("be brief", "潮汐", schema, call_id="1")
         sent = provider.seen.body["response_format"]["json_schema"]
     assert sent["strict"] is True
     assert sent["schema"]["additionalProperties"] is False
     assert sent["schema"]["properties"]["songs"]["items"] == {**inner, "additionalProperties": False}
 
 
-async def test_a_server_without_schemas_is_told_the_schema_in_words() -> None:
-    async with asking("openai") as (_, __, provider), Server(provider) as server:
-        account = at_simulator(_account("openai"), server.url)
-        chat = chosen.chat(replace(account, structured="json_object"))
-        await chat.complete("be brief", "潮汐", SCHEMA, mark="1")
+async def test_a_server_without_structured_output_gets_the_schema_in_the_prompt() -> None:
+    async with asking("openai") as (_, __, provider), SimulatorServer(provider) as server:
+        account = use_simulator(_account("openai"), server.url)
+        chat = providers.open_chat_model(replace(account, structured="json_object"))
+        await chat.complete("be brief", "潮汐", SCHEMA, call_id="1")
         await chat.close()
         assert provider.seen.body["response_format"] == {"type": "json_object"}
         assert '"required":["mood"]' in provider.seen.body["messages"][0]["content"]
@@ -136,10 +139,10 @@ async def test_a_server_without_schemas_is_told_the_schema_in_words() -> None:
 
 @BOTH
 async def test_a_mark_goes_to_simulators_only(name: str) -> None:
-    async with asking(name) as (_, __, provider), Server(provider) as server:
-        account = replace(at_simulator(_account(name), server.url), simulator=False)
-        chat = chosen.chat(account)
-        await chat.complete("", "海", SCHEMA, mark="secret project")
+    async with asking(name) as (_, __, provider), SimulatorServer(provider) as server:
+        account = replace(use_simulator(_account(name), server.url), simulator=False)
+        chat = providers.open_chat_model(account)
+        await chat.complete("", "海", SCHEMA, call_id="secret project")
         await chat.close()
         assert "x-job" not in provider.seen.headers
 
@@ -147,36 +150,40 @@ async def test_a_mark_goes_to_simulators_only(name: str) -> None:
 @BOTH
 async def test_vectors_come_in_the_order_of_their_texts(name: str) -> None:
     async with asking(name) as (_, embeddings, provider):
-        embedded = await embeddings.embed(TEXTS, mark="job-2")
-    assert embedded.vectors == [vector(text, 16) for text in TEXTS]
-    assert [(bill.kind, bill.mark, bill.texts) for bill in provider.ledger.bills] == [("embed", "job-2", 3)]
+        embedded = await embeddings.embed(TEXTS, call_id="job-2")
+    assert embedded.vectors == [embed_text(text, 16) for text in TEXTS]
+    assert [(bill.kind, bill.mark, bill.texts) for bill in provider.request_log.bills] == [
+        ("embed", "job-2", 3)
+    ]
 
 
 async def test_vectors_in_another_order_go_to_their_texts_and_those_missing_are_none() -> None:
-    faults = Faults(reordered=frozenset({1, 2}), missing_vector=frozenset({2}), null_vector=frozenset({3}))
+    faults = ReplyFaults(
+        reordered=frozenset({1, 2}), missing_vector=frozenset({2}), null_vector=frozenset({3})
+    )
     async with asking("openai", faults=faults) as (_, embeddings, __):
-        found = [(await embeddings.embed(TEXTS, mark="")).vectors for _ in range(3)]
-    whole: list[list[float] | None] = [vector(text, 16) for text in TEXTS]
+        found = [(await embeddings.embed(TEXTS, call_id="")).vectors for _ in range(3)]
+    whole: list[list[float] | None] = [embed_text(text, 16) for text in TEXTS]
     assert found == [whole, [None, *whole[1:]], [None, *whole[1:]]]
 
 
 async def test_gemini_s_vectors_have_no_index_so_none_may_be_missing_but_one_may_be_null() -> None:
-    faults = Faults(null_vector=frozenset({1}), missing_vector=frozenset({2}))
+    faults = ReplyFaults(null_vector=frozenset({1}), missing_vector=frozenset({2}))
     async with asking("gemini", faults=faults) as (_, embeddings, __):
-        assert (await embeddings.embed(TEXTS, mark="")).vectors[0] is None
+        assert (await embeddings.embed(TEXTS, call_id="")).vectors[0] is None
         with pytest.raises(AnswerUnusable, match=r"^2 vectors came for 3 texts$"):
-            await embeddings.embed(TEXTS, mark="")
+            await embeddings.embed(TEXTS, call_id="")
 
 
 @BOTH
 async def test_an_answer_cut_off_or_blocked_is_an_error_that_knows_what_it_cost(name: str) -> None:
-    faults = Faults(cut_off=frozenset({1}), blocked=frozenset({2}))
+    faults = ReplyFaults(cut_off=frozenset({1}), blocked=frozenset({2}))
     async with asking(name, faults=faults) as (chat, _, __):
         with pytest.raises(AnswerUnusable, match=r"cut off .*; ask for less at once") as caught:
-            await chat.complete("", "海", SCHEMA, mark="")
+            await chat.complete("", "海", SCHEMA, call_id="")
         with pytest.raises(AnswerUnusable, match="blocked"):
-            await chat.complete("", "海", SCHEMA, mark="")
-    reading = read(caught.value, now=0.0)
+            await chat.complete("", "海", SCHEMA, call_id="")
+    reading = read_feedback(caught.value, now=0.0)
     assert (reading.usage or {})["output_tokens"] == 16
     assert (reading.refusal, reading.sent) == (None, "answered")
 
@@ -205,7 +212,7 @@ async def test_an_answer_that_says_nothing_is_an_error(name: str, says: dict[str
     async with asking(name) as (chat, _, provider):
         provider.says = says
         with pytest.raises(AnswerUnusable) as caught:
-            await chat.complete("", "海", SCHEMA, mark="")
+            await chat.complete("", "海", SCHEMA, call_id="")
     assert str(caught.value) == problem
 
 
@@ -233,14 +240,14 @@ async def test_vectors_that_fit_nothing_are_an_error(name: str, says: dict[str, 
     async with asking(name) as (_, embeddings, provider):
         provider.says = says
         with pytest.raises(AnswerUnusable) as caught:
-            await embeddings.embed(["海"], mark="")
+            await embeddings.embed(["海"], call_id="")
     assert str(caught.value) == problem
 
 
 async def test_rows_without_an_index_are_in_order_when_there_are_as_many_as_texts() -> None:
     async with asking("openai") as (_, embeddings, provider):
         provider.says = {"data": [{"embedding": [1.0] * 16}, {"embedding": None}]}
-        assert (await embeddings.embed(["a", "b"], mark="")).vectors == [[1.0] * 16, None]
+        assert (await embeddings.embed(["a", "b"], call_id="")).vectors == [[1.0] * 16, None]
 
 
 @pytest.mark.parametrize(
@@ -253,57 +260,57 @@ def test_a_vector_that_cannot_be_used_takes_no_other_with_it(
     unusable: list[float], dimensions: int | None
 ) -> None:
     good = [1.0] * 16
-    assert checked([good, unusable, good], dimensions, None) == [good, None, good]
+    assert check_vectors([good, unusable, good], dimensions, None) == [good, None, good]
 
 
 def test_vectors_of_two_lengths_half_and_half_are_an_error() -> None:
     with pytest.raises(AnswerUnusable, match="vectors of one answer have 8 and 16 dimensions"):
-        checked([[1.0] * 16, [1.0] * 8], None, None)
+        check_vectors([[1.0] * 16, [1.0] * 8], None, None)
 
 
-REFUSALS: list[tuple[str, tuple[Quota, ...], Reason | None, str]] = [
+REFUSALS: list[tuple[str, tuple[Quota, ...], RefusalCause | None, str]] = [
     ("gemini", (Quota.rolling("requests", 1),), None, "rate"),
     ("gemini", (Quota.day("requests", 1, zone="America/Los_Angeles"),), None, "day_quota"),
     ("openai", (Quota.rolling("requests", 1),), None, "rate"),
-    ("openai", (), Reason.NO_CREDIT, "spending"),
-    ("openai", (), Reason.WRONG_KEY, "forbidden"),
-    ("gemini", (), Reason.WRONG_KEY, "forbidden"),
-    ("gemini", (), Reason.OVERLOAD, "overload"),
+    ("openai", (), RefusalCause.NO_CREDIT, "spending"),
+    ("openai", (), RefusalCause.WRONG_KEY, "forbidden"),
+    ("gemini", (), RefusalCause.WRONG_KEY, "forbidden"),
+    ("gemini", (), RefusalCause.OVERLOAD, "overload"),
 ]
 
 
 @pytest.mark.parametrize(("name", "quotas", "reason", "meaning"), REFUSALS)
 async def test_a_refusal_is_read_by_pools(
-    name: str, quotas: tuple[Quota, ...], reason: Reason | None, meaning: str
+    name: str, quotas: tuple[Quota, ...], reason: RefusalCause | None, meaning: str
 ) -> None:
-    troubles = (Trouble(reason),) if reason else ()
-    async with asking(name, *quotas, troubles=troubles) as (chat, _, __):
+    disruptions = (Disruption(reason),) if reason else ()
+    async with asking(name, *quotas, disruptions=disruptions) as (chat, _, __):
         with pytest.raises(httpx2.HTTPStatusError, match=rf"^the simulator of {name} \(127") as caught:
             for _ in range(2):
-                await chat.complete("", "海", SCHEMA, mark="")
-    refusal = read(caught.value, now=0.0).refusal
+                await chat.complete("", "海", SCHEMA, call_id="")
+    refusal = read_feedback(caught.value, now=0.0).refusal
     assert refusal is not None
     assert refusal.reason.value.replace(" ", "_") == meaning
 
 
 @BOTH
 async def test_a_key_that_the_provider_repeats_is_not_repeated(name: str) -> None:
-    async with asking(name, troubles=(Trouble(Reason.WRONG_KEY),)) as (chat, _, provider):
+    async with asking(name, disruptions=(Disruption(RefusalCause.WRONG_KEY),)) as (chat, _, provider):
         provider.says = {"error": {"message": f"Incorrect API key provided: {KEY}."}}
         with pytest.raises(httpx2.HTTPStatusError, match=r"Incorrect API key provided: \*\*\*\.$") as caught:
-            await chat.complete("", "海", SCHEMA, mark="")
+            await chat.complete("", "海", SCHEMA, call_id="")
     assert KEY not in repr(caught.value)
 
 
 @BOTH
-async def test_nobody_there_is_told_and_surely_not_paid_for(name: str) -> None:
+async def test_an_unreachable_provider_is_reported_as_not_sent(name: str) -> None:
     address = f"http://127.0.0.1:{free_port()}"
-    chat = chosen.chat(replace(_account(name), base_url=address, key=KEY))
+    chat = providers.open_chat_model(replace(_account(name), base_url=address, key=KEY))
     with pytest.raises(
         httpx2.ConnectError, match=rf"^{name} \(127.0.0.1:\d+\) cannot be reached: "
     ) as caught:
-        await chat.complete("", "海", SCHEMA, mark="")
-    assert read(caught.value, now=0.0).sent == "not sent"
+        await chat.complete("", "海", SCHEMA, call_id="")
+    assert read_feedback(caught.value, now=0.0).sent == "not sent"
     await chat.close()
 
 
@@ -311,32 +318,35 @@ async def test_nobody_there_is_told_and_surely_not_paid_for(name: str) -> None:
 async def test_an_answer_that_never_came_may_have_been_paid_for(name: str) -> None:
     async with asking(name, lost=frozenset({1})) as (chat, _, provider):
         with pytest.raises(httpx2.TransportError, match="broke off before it answered") as caught:
-            await chat.complete("", "海", SCHEMA, mark="")
-        assert len(provider.ledger.bills) == 1
-    assert read(caught.value, now=0.0).sent == "unknown"
+            await chat.complete("", "海", SCHEMA, call_id="")
+        assert len(provider.request_log.bills) == 1
+    assert read_feedback(caught.value, now=0.0).sent == "unknown"
 
 
-async def test_a_provider_that_is_too_slow_is_told_and_may_have_been_paid() -> None:
-    async with asking("gemini", latency=(60.0, 60.0)) as (_, __, provider), Server(provider) as server:
-        chat = chosen.chat(replace(at_simulator(_account("gemini"), server.url), timeout=0.05))
+async def test_a_read_timeout_is_reported_as_possibly_billed() -> None:
+    async with (
+        asking("gemini", latency=(60.0, 60.0)) as (_, __, provider),
+        SimulatorServer(provider) as server,
+    ):
+        chat = providers.open_chat_model(replace(use_simulator(_account("gemini"), server.url), timeout=0.05))
         with pytest.raises(httpx2.ReadTimeout, match=r"did not answer within 0\.05 s$") as caught:
-            await chat.complete("", "海", SCHEMA, mark="")
+            await chat.complete("", "海", SCHEMA, call_id="")
         await chat.close()
-    assert read(caught.value, now=0.0).sent == "unknown"
+    assert read_feedback(caught.value, now=0.0).sent == "unknown"
 
 
 @BOTH
 async def test_nothing_is_tried_again(name: str) -> None:
-    async with asking(name, troubles=(Trouble(Reason.OVERLOAD),)) as (chat, embeddings, provider):
+    async with asking(name, disruptions=(Disruption(RefusalCause.OVERLOAD),)) as (chat, embeddings, provider):
         calls: list[Callable[[], Any]] = [
-            lambda: chat.complete("", "海", SCHEMA, mark=""),
-            lambda: embeddings.embed(["海"], mark=""),
+            lambda: chat.complete("", "海", SCHEMA, call_id=""),
+            lambda: embeddings.embed(["海"], call_id=""),
         ]
         for call in calls:
             with pytest.raises(httpx2.HTTPStatusError):
                 await call()
-        ledger: Ledger = provider.ledger
-        assert len(ledger.refused) == 2
+        request_log: RequestLog = provider.request_log
+        assert len(request_log.refused) == 2
 
 
 @pytest.mark.parametrize(
@@ -353,5 +363,5 @@ async def test_nothing_is_tried_again(name: str) -> None:
     ],
 )
 def test_an_account_by_settings(environment: dict[str, str], address: str, key: str) -> None:
-    account = chosen.account("M_", environment)
+    account = providers.read_account("M_", environment)
     assert (account.address, account.key) == (address, key)

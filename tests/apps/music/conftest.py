@@ -1,4 +1,4 @@
-"""What the tests of the music application share: a music server, and a library on either database."""
+"""Fixtures of the music application: a music server, and a library on either database."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.music.libraries import made
-from tests.apps.music.music_server import MusicServer
+from tests.apps.music.library_fixtures import open_library
+from tests.apps.music.subsonic_server import MusicServer
 from tidemill_apps.music.library import Library
 
 
 @pytest.fixture(scope="session")
 def subsonic() -> Iterator[MusicServer]:
-    """A real Subsonic server. Who uses it says first how many songs it is to `hold`."""
+    """A real Subsonic server. A test first sets its number of songs with `hold`."""
     with MusicServer() as server:
         yield server
 
 
 @pytest.fixture
 async def library(tmp_path: Path) -> AsyncIterator[Library]:
-    async with made(f"sqlite:///{tmp_path}/music.db") as library:
+    async with open_library(f"sqlite:///{tmp_path}/music.db") as library:
         yield library
 
 
@@ -31,5 +31,5 @@ async def either(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
     url = f"sqlite:///{tmp_path}/music.db"
     if request.param == "postgres":
         url = request.getfixturevalue("postgres_url")
-    async with made(url) as library:
+    async with open_library(url) as library:
         yield library

@@ -8,11 +8,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.apps.music.audio import recording
-from tests.apps.music.music_server import MusicServer
-from tests.apps.music.replay import replaying, serving
-from tidemill_apps.music.songs import Track
-from tidemill_apps.music.subsonic import Refused, Subsonic, SubsonicError
+from tests.apps.music.audio_files import recording
+from tests.apps.music.recorded_server import replaying, serving
+from tests.apps.music.subsonic_server import MusicServer
+from tidemill_apps.music.subsonic import SubsonicClient, SubsonicError, SubsonicRefusal
+from tidemill_apps.music.tables import Track
 
 
 @pytest.fixture
@@ -21,12 +21,12 @@ async def http() -> AsyncIterator[httpx2.AsyncClient]:
         yield client
 
 
-def at(server: MusicServer, http: httpx2.AsyncClient, **other: Any) -> Subsonic:
+def at(server: MusicServer, http: httpx2.AsyncClient, **other: Any) -> SubsonicClient:
     given: dict[str, Any] = {"url": server.url, "user": server.user, "password": server.password}
-    return Subsonic(client=http, salt=lambda: "c19b2d", **{**given, "token": False, **other})
+    return SubsonicClient(client=http, salt=lambda: "c19b2d", **{**given, "token": False, **other})
 
 
-async def listed(client: Subsonic, size: int) -> list[list[Track]]:
+async def listed(client: SubsonicClient, size: int) -> list[list[Track]]:
     return [page async for page in client.pages(size)]
 
 
@@ -38,8 +38,8 @@ async def test_every_song_of_a_real_server_is_listed_once_page_by_page(
     assert [len(page) for page in pages] == [10, 10, 5]
     found = [track for page in pages for track in page]
     assert len({track.id for track in found}) == 25
-    told = sorted((track.title, track.artist, track.album, track.genre) for track in found)
-    assert told == sorted(held)
+    fields = sorted((track.title, track.artist, track.album, track.genre) for track in found)
+    assert fields == sorted(held)
     assert sum("潮汐" in track.title for track in found) == 12
 
 
@@ -69,12 +69,12 @@ async def test_a_scan_changes_when_the_collection_was_changed(
 
 
 async def test_a_recorded_session_with_tokens(http: httpx2.AsyncClient) -> None:
-    with replaying("token.json") as (url, asked):
-        client = Subsonic(url, "joe", "sesame", http, lambda: "c19b2d")
+    with replaying("token.json") as (url, requests):
+        client = SubsonicClient(url, "joe", "sesame", http, lambda: "c19b2d")
         await client.ping()
         assert await client.last_modified() == 1_771_500_000_000
         pages = await listed(client, 2)
-    assert asked == ["ping", "getIndexes", "getScanStatus", "search3", "search3", "search3"]
+    assert requests == ["ping", "getIndexes", "getScanStatus", "search3", "search3", "search3"]
     assert [[track.title for track in page] for page in pages] == [
         ["Harbour Lights", "雾中灯塔"],
         ["Slack Tide", "归帆"],
@@ -86,9 +86,9 @@ async def test_a_recorded_session_with_tokens(http: httpx2.AsyncClient) -> None:
 async def test_a_token_of_another_password_or_salt_is_refused(
     http: httpx2.AsyncClient, password: str, salt: str
 ) -> None:
-    told = "does not know the user 'joe' with this password; correct MUSIC_SUBSONIC_USER or "
-    with replaying("token.json") as (url, _), pytest.raises(Refused, match=told):
-        await Subsonic(url, "joe", password, http, lambda: salt).ping()
+    message = "does not know the user 'joe' with this password; correct MUSIC_SUBSONIC_USER or "
+    with replaying("token.json") as (url, _), pytest.raises(SubsonicRefusal, match=message):
+        await SubsonicClient(url, "joe", password, http, lambda: salt).ping()
 
 
 async def test_every_call_draws_a_salt_of_its_own_and_never_sends_the_password(
@@ -102,7 +102,7 @@ async def test_every_call_draws_a_salt_of_its_own_and_never_sends_the_password(
         return {"subsonic-response": {"status": "ok", "version": "1.16.1"}}
 
     with serving(answer) as url:
-        client = Subsonic(url, "joe", "sesame", http, lambda: next(salts))
+        client = SubsonicClient(url, "joe", "sesame", http, lambda: next(salts))
         await client.ping()
         await client.ping()
     assert [form["s"] for form in forms] == ["first", "second"]
@@ -112,13 +112,13 @@ async def test_every_call_draws_a_salt_of_its_own_and_never_sends_the_password(
 
 async def test_a_collection_that_is_being_scanned_has_no_date_yet(http: httpx2.AsyncClient) -> None:
     def answer(path: str, form: dict[str, str]) -> Any:
-        told = (
+        scan_status = (
             {"indexes": {"lastModified": 7}} if "getIndexes" in path else {"scanStatus": {"scanning": True}}
         )
-        return {"subsonic-response": {"status": "ok", "version": "1.16.1", **told}}
+        return {"subsonic-response": {"status": "ok", "version": "1.16.1", **scan_status}}
 
     with serving(answer) as url:
-        assert await Subsonic(url, "joe", "sesame", http, lambda: "c19b2d").last_modified() == 0
+        assert await SubsonicClient(url, "joe", "sesame", http, lambda: "c19b2d").last_modified() == 0
 
 
 async def test_a_wrong_password(subsonic: MusicServer, http: httpx2.AsyncClient) -> None:
@@ -136,12 +136,12 @@ async def test_a_dead_server(http: httpx2.AsyncClient) -> None:
         SubsonicError,
         match=r"^the music server http://127\.0\.0\.1:9 cannot be reached: .*URL right\?$",
     ):
-        await Subsonic("http://127.0.0.1:9/", "joe", "sesame", http, lambda: "salt").ping()
+        await SubsonicClient("http://127.0.0.1:9/", "joe", "sesame", http, lambda: "salt").ping()
 
 
 async def test_an_address_that_is_none(http: httpx2.AsyncClient) -> None:
     with pytest.raises(SubsonicError, match="is MUSIC_SUBSONIC_URL right"):
-        await Subsonic("navidrome", "joe", "sesame", http, lambda: "salt").ping()
+        await SubsonicClient("navidrome", "joe", "sesame", http, lambda: "salt").ping()
 
 
 @pytest.mark.parametrize("body", [b"<html>Welcome</html>", b"", b'{"hello": 1}', b"\xff\xfe"])
@@ -150,22 +150,26 @@ async def test_something_that_is_no_subsonic_server(http: httpx2.AsyncClient, bo
         serving(lambda *_: body) as url,
         pytest.raises(SubsonicError, match=r"Subsonic server \(status 200\); set MUSIC_SUBSONIC_URL to "),
     ):
-        await Subsonic(url, "joe", "sesame", http, lambda: "salt").ping()
+        await SubsonicClient(url, "joe", "sesame", http, lambda: "salt").ping()
 
 
-async def test_an_error_document_is_told_in_its_own_words(http: httpx2.AsyncClient) -> None:
-    said = {"status": "failed", "version": "1.16.1", "error": {"code": 60, "message": "The trial is over."}}
+async def test_an_error_document_s_message_is_in_the_error(http: httpx2.AsyncClient) -> None:
+    document = {
+        "status": "failed",
+        "version": "1.16.1",
+        "error": {"code": 60, "message": "The trial is over."},
+    }
     with (
-        serving(lambda *_: {"subsonic-response": said}) as url,
+        serving(lambda *_: {"subsonic-response": document}) as url,
         pytest.raises(SubsonicError, match=r"refused: The trial is over\. \(error 60\)$"),
     ):
-        await Subsonic(url, "joe", "sesame", http, lambda: "salt").ping()
+        await SubsonicClient(url, "joe", "sesame", http, lambda: "salt").ping()
 
 
 async def test_no_sentence_has_the_password(subsonic: MusicServer, http: httpx2.AsyncClient) -> None:
     for url, token in ((subsonic.url, True), (subsonic.url, False), ("http://127.0.0.1:9", False)):
         with pytest.raises(SubsonicError) as raised:
-            await Subsonic(url, "ada", "open-sesame", http, lambda: "salt", token=token).ping()
+            await SubsonicClient(url, "ada", "open-sesame", http, lambda: "salt", token=token).ping()
         assert "open-sesame" not in str(raised.value)
 
 

@@ -1,4 +1,4 @@
-"""What each reason closes, until when, and how a pool opens again (N4, N5, N6, I15, I16)."""
+"""The closure of each reason, its end, and how a pool opens again (N4, N5, N6, I15, I16)."""
 
 from __future__ import annotations
 
@@ -12,32 +12,31 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tidemill.core.breaker import (
-    BUDGET,
+    OVERLOAD_BUDGET,
     Breaker,
-    Open,
-    Shut,
-    answered,
-    as_of,
-    gate,
-    probing,
+    ClosedGate,
+    OpenGate,
+    check_gate,
+    drop_expired_closures,
+    drop_probe,
+    finish_probe,
+    forget_boot_times,
+    pool_with_ramp_and_cap,
     ramp_share,
-    rebooted,
-    refused,
-    reopened,
-    restrained,
+    record_refusal,
+    reopen_breaker,
     spends_attempt,
-    tidied,
-    unprobed,
+    start_probe,
+    with_current_ends,
 )
-from tidemill.core.calendars import Calendar, Day, Month, Week, period_at
-from tidemill.core.closing import Seen, day_used
-from tidemill.core.daytime import TimeOfDay
+from tidemill.core.calendars import Calendar, Day, Month, TimeOfDay, Week, period_at
+from tidemill.core.closures import RefusalFacts, day_quota_share
+from tidemill.core.feedback import OPERATOR_REASONS, PROBED_REASONS, UNCHARGED_REASONS, Reason, Refusal
 from tidemill.core.limits import Limit
 from tidemill.core.pools import PoolSettings, PoolState
-from tidemill.core.refusals import BY_HAND, PROBED, UNCHARGED, Reason, Refusal
-from tidemill.core.reserving import Ask, Granted, reserve
+from tidemill.core.reservations import ReservationGrant, UnitRequest, reserve_units
 from tidemill.core.windows import Instant
-from tidemill.core.windows.calendar import CalendarCount
+from tidemill.core.windows.calendar_window import CalendarWindow
 
 ANGELES = "America/Los_Angeles"
 GEMINI = PoolSettings(
@@ -49,8 +48,8 @@ GEMINI = PoolSettings(
 )
 SITE = PoolSettings(limits=(Limit.requests(1, per="second"),))
 VOICES = PoolSettings(limits=(Limit.concurrent(5),))
-SEEN = Seen(chance=0.5)
-PROBE = Seen(chance=0.5, probe=True)
+SEEN = RefusalFacts(chance=0.5)
+PROBE = RefusalFacts(chance=0.5, probe=True)
 
 
 def local(text: str, zone: str = ANGELES) -> float:
@@ -69,15 +68,15 @@ def trip(
     pool: PoolSettings = GEMINI,
     breaker: Breaker | None = None,
     now: Instant | None = None,
-    seen: Seen = SEEN,
+    seen: RefusalFacts = SEEN,
 ) -> Breaker:
-    return refused(pool, breaker or Breaker(), refusal, now or at(0), seen)
+    return record_refusal(pool, breaker or Breaker(), refusal, now or at(0), seen)
 
 
 def wait(breaker: Breaker, now: Instant | None = None, **units: float) -> float | None:
-    """Seconds until the gate opens; None: by hand."""
-    answer = gate(breaker, units, now or at(0))
-    if isinstance(answer, Open):
+    """Returns the seconds until the gate opens; None if only an operator opens it."""
+    answer = check_gate(breaker, units, now or at(0))
+    if isinstance(answer, OpenGate):
         return 0.0
     return None if answer.until is None else answer.until - (now or at(0)).wall
 
@@ -110,24 +109,24 @@ def closed_until(breaker: Breaker) -> float:
         (Refusal(reason=Reason.TOO_LARGE), GEMINI, 0.0),
     ],
 )
-def test_how_long_each_reason_closes(refusal: Refusal, pool: PoolSettings, seconds: float | None) -> None:
+def test_each_reason_closes_for_its_time(refusal: Refusal, pool: PoolSettings, seconds: float | None) -> None:
     assert wait(trip(refusal, pool)) == (seconds if seconds is None else pytest.approx(seconds))
 
 
 @given(
-    reason=st.sampled_from(sorted(set(Reason) - BY_HAND - {Reason.TOO_LARGE})),
+    reason=st.sampled_from(sorted(set(Reason) - OPERATOR_REASONS - {Reason.TOO_LARGE})),
     hint=st.floats(0, 5000),
     chance=st.floats(0, 1),
     times=st.integers(1, 6),
 )
-def test_a_hint_is_a_floor_whatever_the_reason(
+def test_a_hint_is_a_lower_bound_for_every_reason(
     reason: Reason, hint: float, chance: float, times: int
 ) -> None:
     """I16: the next try is never before Retry-After."""
     breaker, now = Breaker(), at(0)
     for _ in range(times):
         refusal = Refusal(reason=reason, retry_after=hint)
-        breaker = refused(GEMINI, breaker, refusal, now, Seen(chance=chance, probe=True))
+        breaker = record_refusal(GEMINI, breaker, refusal, now, RefusalFacts(chance=chance, probe=True))
         assert closed_until(breaker) >= now.wall + hint
         now = Instant(closed_until(breaker), now.boot + closed_until(breaker) - now.wall)
 
@@ -143,12 +142,12 @@ def test_which_reasons_spend_an_attempt() -> None:
     for reason in Reason:
         spent = spends_attempt(Breaker(), Refusal(reason=reason), at(0), SEEN)
         assert spent == (reason is Reason.TOO_LARGE), reason
-        assert spent <= (reason not in UNCHARGED)
+        assert spent <= (reason not in UNCHARGED_REASONS)
 
 
-def test_overload_spends_attempts_once_the_budget_is_gone_and_it_comes_back() -> None:
+def test_overload_spends_attempts_after_the_budget_and_the_budget_refills() -> None:
     storm, breaker = Refusal(reason=Reason.OVERLOAD), Breaker()
-    for second in range(int(BUDGET)):
+    for second in range(int(OVERLOAD_BUDGET)):
         assert not spends_attempt(breaker, storm, at(second), PROBE)
         breaker = trip(storm, breaker=breaker, now=at(second), seen=PROBE)
     assert spends_attempt(breaker, storm, at(30), PROBE)
@@ -156,26 +155,26 @@ def test_overload_spends_attempts_once_the_budget_is_gone_and_it_comes_back() ->
 
 
 def test_calls_claimed_before_an_overload_closed_the_pool_belong_to_its_incident() -> None:
-    """Forty calls under way meet one overload: the pool pays once, and no job does."""
+    """Forty calls in flight meet one overload: the pool pays once, and no job does."""
     storm, breaker = Refusal(reason=Reason.OVERLOAD), Breaker()
     for call in range(40):
-        early = Seen(chance=0.5, claimed=at(-call / 100).boot)
+        early = RefusalFacts(chance=0.5, claimed=at(-call / 100).boot)
         assert not spends_attempt(breaker, storm, at(1 + call / 100), early)
         breaker = trip(storm, breaker=breaker, now=at(1 + call / 100), seen=early)
-    assert breaker.budget.left == BUDGET - 1
-    opened = answered(probing(breaker, "job"), "job", at(20))
-    straggler = Seen(chance=0.5, claimed=at(0).boot)
+    assert breaker.budget.left == OVERLOAD_BUDGET - 1
+    opened = finish_probe(start_probe(breaker, "job"), "job", at(20))
+    straggler = RefusalFacts(chance=0.5, claimed=at(0).boot)
     assert trip(storm, breaker=opened, now=at(21), seen=straggler).budget == opened.budget
-    later = Seen(chance=0.5, claimed=at(20.5).boot)
+    later = RefusalFacts(chance=0.5, claimed=at(20.5).boot)
     assert trip(storm, breaker=opened, now=at(21), seen=later).budget.left == pytest.approx(
-        BUDGET - 2 + 1 / 3
+        OVERLOAD_BUDGET - 2 + 1 / 3
     )
 
 
-def test_an_overload_without_a_claim_belongs_to_the_closure_that_stands() -> None:
+def test_an_overload_without_a_claim_belongs_to_the_current_closure() -> None:
     storm = Refusal(reason=Reason.OVERLOAD)
     breaker = trip(storm)
-    assert breaker.budget.left == BUDGET - 1
+    assert breaker.budget.left == OVERLOAD_BUDGET - 1
     assert trip(storm, breaker=breaker, now=at(1)).budget == breaker.budget
 
 
@@ -201,8 +200,8 @@ def test_only_one_units_rate_is_closed() -> None:
         ("2026-11-01T00:30", "2026-11-02T00:05"),  # a day of 25 hours
     ],
 )
-def test_a_days_quota_is_back_after_midnight_in_the_providers_zone(met: str, resumes: str) -> None:
-    """N4: also where the day has 23 or 25 hours."""
+def test_a_day_quota_is_free_after_midnight_in_the_providers_zone(met: str, resumes: str) -> None:
+    """N4: also if the day has 23 or 25 hours."""
     breaker = trip(Refusal(reason=Reason.DAY_QUOTA), now=at(0, local(met)))
     assert closed_until(breaker) == local(resumes)
 
@@ -212,17 +211,17 @@ def test_a_days_quota_is_back_after_midnight_in_the_providers_zone(met: str, res
     requests=st.sampled_from([Day(ANGELES), Week("UTC"), Month("Asia/Shanghai")]),
     start=st.integers(1_767_000_000, 1_799_000_000),
 )
-def test_a_refusal_that_names_its_unit_waits_for_that_units_calendar(
+def test_a_refusal_with_a_unit_waits_for_the_calendar_of_that_unit(
     tokens: Calendar, requests: Calendar, start: int
 ) -> None:
-    """A month of tokens that is used up does not open at midnight because requests are counted by the day."""
+    """A used-up month of tokens does not open at midnight because requests are counted by the day."""
     pool = PoolSettings(limits=(Limit.tokens(1e6, per=tokens), Limit.requests(250, per=requests)))
     for unit, calendar in (("tokens", tokens), ("requests", requests)):
         breaker = trip(Refusal(reason=Reason.DAY_QUOTA, unit=unit), pool, now=at(0, start))
         assert closed_until(breaker) == period_at(calendar, start).end + 300
 
 
-def test_a_refusal_that_names_no_unit_waits_for_the_next_day() -> None:
+def test_a_refusal_without_a_unit_waits_for_the_next_day() -> None:
     pool = PoolSettings(limits=(Limit.tokens(1e6, per=Month(ANGELES)), Limit.requests(250, per=Day(ANGELES))))
     for unit in (None, "characters"):
         breaker = trip(Refusal(reason=Reason.DAY_QUOTA, unit=unit), pool)
@@ -234,12 +233,12 @@ def test_a_day_of_25_hours_is_waited_out() -> None:
     assert closed_until(trip(Refusal(reason=Reason.DAY_QUOTA), now=at(0, met))) - met == 24.5 * 3600 + 300
 
 
-def test_a_pool_that_counts_no_days_waits_for_midnight_in_los_angeles() -> None:
+def test_a_pool_without_a_calendar_waits_for_midnight_in_los_angeles() -> None:
     assert closed_until(trip(Refusal(reason=Reason.DAY_QUOTA), SITE)) == local("2026-11-17T00:05")
 
 
 def test_a_fixed_time_of_day_can_be_set() -> None:
-    """N4: the old 16:30 UTC+8, whatever the zone of the machine."""
+    """N4: 16:30 UTC+8, independent of the machine's zone."""
     pool = replace(GEMINI, resumes=TimeOfDay(16, 30, "Asia/Shanghai"))
     met = datetime(2026, 11, 16, 8, 29, tzinfo=UTC).timestamp()
     refusal = Refusal(reason=Reason.DAY_QUOTA)
@@ -264,12 +263,13 @@ def test_a_time_of_day_that_the_clocks_jump_over_or_repeat_comes_once() -> None:
         ({"probe_every": 0.0}, "probe_every: must be above 0 seconds, is 0.0"),
     ],
 )
-def test_bad_settings_are_named(changes: dict[str, object], problem: str) -> None:
+def test_invalid_settings_are_named(changes: dict[str, object], problem: str) -> None:
     assert str(replace(GEMINI, **changes).problem()).startswith(problem)
 
 
-def test_a_short_hint_on_a_days_quota_is_probed_once_and_then_believed() -> None:
-    """Our ledger shows little of the day used: one probe after the hint, a second refusal confirms."""
+def test_a_day_quota_with_a_short_hint_is_probed_once() -> None:
+    """Our ledger shows little of the day used: one probe follows after the hint, and a second refusal
+    confirms the day."""
     short = Refusal(reason=Reason.DAY_QUOTA, retry_after=20)
     first = trip(short)
     assert wait(first) == pytest.approx(20.5)
@@ -279,35 +279,37 @@ def test_a_short_hint_on_a_days_quota_is_probed_once_and_then_believed() -> None
     assert closed_until(again) == local("2026-11-17T00:05")
 
 
-def test_a_short_hint_is_not_believed_when_our_ledger_says_that_the_day_is_gone() -> None:
+def test_a_short_hint_is_ignored_if_our_ledger_shows_the_day_as_used_up() -> None:
     period = local("2026-11-16T00:00")
-    state = PoolState(windows={"requests per day": CalendarCount(period, 226)})
-    used = day_used(GEMINI, state, None, at(0))
+    state = PoolState(windows={"requests per day": CalendarWindow(period, 226)})
+    used = day_quota_share(GEMINI, state, None, at(0))
     assert used == pytest.approx(0.904)
-    breaker = trip(Refusal(reason=Reason.DAY_QUOTA, retry_after=20), seen=Seen(chance=0.5, day_used=used))
+    breaker = trip(
+        Refusal(reason=Reason.DAY_QUOTA, retry_after=20), seen=RefusalFacts(chance=0.5, day_used=used)
+    )
     assert closed_until(breaker) == local("2026-11-17T00:05")
 
 
-def test_yesterdays_use_and_another_unit_are_no_use_of_today() -> None:
-    state = PoolState(windows={"requests per day": CalendarCount(local("2026-11-15T00:00"), 250)})
-    assert day_used(GEMINI, state, None, at(0)) == 0
-    today = PoolState(windows={"requests per day": CalendarCount(local("2026-11-16T00:00"), 250)})
-    assert day_used(GEMINI, today, "tokens", at(0)) == 0
-    assert day_used(GEMINI, today, "requests", at(0)) == 1
+def test_usage_of_yesterday_or_of_another_unit_does_not_count() -> None:
+    state = PoolState(windows={"requests per day": CalendarWindow(local("2026-11-15T00:00"), 250)})
+    assert day_quota_share(GEMINI, state, None, at(0)) == 0
+    today = PoolState(windows={"requests per day": CalendarWindow(local("2026-11-16T00:00"), 250)})
+    assert day_quota_share(GEMINI, today, "tokens", at(0)) == 0
+    assert day_quota_share(GEMINI, today, "requests", at(0)) == 1
 
 
 # Unknown refusals
 
 
-def test_a_quota_phrase_is_a_minute_first_and_a_day_when_it_comes_again() -> None:
-    """N4's text rule."""
-    said = Refusal(reason=Reason.UNKNOWN, then=Reason.DAY_QUOTA)
-    first = trip(said, SITE)
+def test_a_quota_phrase_closes_for_a_minute_first_and_then_for_a_day() -> None:
+    """The text rule of N4."""
+    refusal = Refusal(reason=Reason.UNKNOWN, then=Reason.DAY_QUOTA)
+    first = trip(refusal, SITE)
     assert wait(first) == pytest.approx(1.5)
-    assert closed_until(trip(said, SITE, first, at(2), PROBE)) == local("2026-11-17T00:05")
+    assert closed_until(trip(refusal, SITE, first, at(2), PROBE)) == local("2026-11-17T00:05")
 
 
-def waits_after_bare_refusals(pool: PoolSettings, times: int, seen: Seen) -> list[float]:
+def waits_after_bare_refusals(pool: PoolSettings, times: int, seen: RefusalFacts) -> list[float]:
     breaker, waits, now = Breaker(), [], at(0)
     for _ in range(times):
         breaker = trip(Refusal(reason=Reason.UNKNOWN), pool, breaker, now, seen)
@@ -316,39 +318,39 @@ def waits_after_bare_refusals(pool: PoolSettings, times: int, seen: Seen) -> lis
     return waits
 
 
-def test_a_refusal_that_says_nothing_is_the_day_when_our_ledger_says_so() -> None:
+def test_an_unknown_refusal_closes_for_the_day_if_our_ledger_shows_it() -> None:
     waits = waits_after_bare_refusals(GEMINI, 3, replace(PROBE, day_used=0.95))
     assert waits[:2] == [pytest.approx(60.5), pytest.approx(121)]
     assert waits[2] == pytest.approx(local("2026-11-17T00:05") - START - 181.5)
 
 
-def test_refusals_that_say_nothing_never_close_a_day_that_is_hardly_used() -> None:
+def test_unknown_refusals_never_close_a_day_with_little_usage() -> None:
     waits = waits_after_bare_refusals(GEMINI, 10, replace(PROBE, day_used=0.5))
     assert waits[:3] == [pytest.approx(60.5), pytest.approx(121), pytest.approx(242)]
     assert max(waits) == waits[-1] == pytest.approx(3600)
 
 
-def test_a_site_without_days_is_tried_ever_more_seldom_and_at_least_hourly() -> None:
+def test_a_pool_without_days_is_tried_less_and_less_often_and_at_least_hourly() -> None:
     waits = waits_after_bare_refusals(SITE, 16, PROBE)
     assert waits[:3] == [pytest.approx(1.5), pytest.approx(3), pytest.approx(6)]
     assert waits[-1] == pytest.approx(3600)
 
 
-# By hand
+# Operators
 
 
-def test_only_a_person_reopens_what_needs_one() -> None:
+def test_only_an_operator_reopens_after_such_reasons() -> None:
     breaker = trip(Refusal(reason=Reason.SPENDING, text="no credit"))
     assert wait(breaker, at(400 * 86_400)) is None
-    assert wait(reopened()) == 0
-    assert reopened() == Breaker()
+    assert wait(reopen_breaker()) == 0
+    assert reopen_breaker() == Breaker()
 
 
 def test_a_slow_probe_of_such_a_pool_is_opt_in() -> None:
     pool = replace(GEMINI, probe_every=3600.0)
     breaker = trip(Refusal(reason=Reason.FORBIDDEN), pool)
     assert wait(breaker) == 3600
-    assert gate(breaker, {}, at(3601)) == Open(probe=True)
+    assert check_gate(breaker, {}, at(3601)) == OpenGate(probe=True)
     again = trip(Refusal(reason=Reason.FORBIDDEN), pool, breaker, at(3602), PROBE)
     assert wait(again, at(3602)) == 3600
 
@@ -364,13 +366,13 @@ def test_a_spending_cap_with_an_end_ends_then() -> None:
 # Several closures
 
 
-def test_a_pool_is_closed_until_the_last_of_its_closures() -> None:
+def test_a_pool_is_closed_until_its_last_closure_ends() -> None:
     breaker = trip(Refusal(reason=Reason.RATE, retry_after=20))
     breaker = trip(Refusal(reason=Reason.DAY_QUOTA), breaker=breaker)
     breaker = trip(Refusal(reason=Reason.OVERLOAD), breaker=breaker)
     assert len(breaker.closures) == 3
-    answer = gate(breaker, {}, at(0))
-    assert isinstance(answer, Shut)
+    answer = check_gate(breaker, {}, at(0))
+    assert isinstance(answer, ClosedGate)
     assert answer.closure.reason is Reason.DAY_QUOTA
     by_hand = trip(Refusal(reason=Reason.SPENDING), breaker=breaker)
     assert wait(by_hand) is None
@@ -389,18 +391,18 @@ def test_a_late_refusal_lengthens_and_never_shortens() -> None:
 
 
 def test_one_job_probes_and_the_others_wait_for_it() -> None:
-    """I15: one probe, however long its call takes; whoever gives it up leaves it to the next."""
+    """I15: there is one probe, even if its call takes long; if its job is given back, the next job probes."""
     breaker = trip(Refusal(reason=Reason.DAY_QUOTA))
     after = at(closed_until(breaker) - START)
-    assert gate(breaker, {}, after) == Open(probe=True)
-    tried = probing(breaker, "first")
+    assert check_gate(breaker, {}, after) == OpenGate(probe=True)
+    tried = start_probe(breaker, "first")
     late = Instant(after.wall + 600, after.boot + 600)
     assert wait(tried, after) is None
-    assert isinstance(gate(tried, {}, late), Shut)
-    assert answered(tried, "first", late).closures == ()
-    second = probing(unprobed(tried, "first"), "second")
-    assert answered(second, "first", late) == second, "the first was given up and says nothing now"
-    assert answered(second, "second", late).closures == ()
+    assert isinstance(check_gate(tried, {}, late), ClosedGate)
+    assert finish_probe(tried, "first", late).closures == ()
+    second = start_probe(drop_probe(tried, "first"), "second")
+    assert finish_probe(second, "first", late) == second, "the first was given up and says nothing now"
+    assert finish_probe(second, "second", late).closures == ()
 
 
 @pytest.mark.parametrize("reason", sorted(Reason))
@@ -408,41 +410,41 @@ def test_which_reasons_are_probed(reason: Reason) -> None:
     pool = replace(GEMINI, probe_every=100.0)
     breaker = trip(Refusal(reason=reason, retry_after=1), pool)
     late = at(40 * 86_400)
-    assert gate(breaker, {}, late) == Open(probe=reason in PROBED)
+    assert check_gate(breaker, {}, late) == OpenGate(probe=reason in PROBED_REASONS)
 
 
-def test_an_answer_to_a_call_sent_before_opens_nothing() -> None:
+def test_an_answer_to_an_earlier_call_opens_nothing() -> None:
     breaker = trip(Refusal(reason=Reason.OVERLOAD, retry_after=30))
-    assert answered(breaker, "old", at(1)) == breaker
-    assert wait(answered(breaker, "old", at(1))) == pytest.approx(32.5)
+    assert finish_probe(breaker, "old", at(1)) == breaker
+    assert wait(finish_probe(breaker, "old", at(1))) == pytest.approx(32.5)
 
 
-def test_a_probe_that_was_never_sent_frees_its_place() -> None:
-    breaker = probing(trip(Refusal(reason=Reason.UNKNOWN)), "job")
-    assert unprobed(breaker, "other") == breaker
-    assert gate(unprobed(breaker, "job"), {}, at(62)) == Open(probe=True)
+def test_a_probe_that_was_never_sent_lets_another_job_probe() -> None:
+    breaker = start_probe(trip(Refusal(reason=Reason.UNKNOWN)), "job")
+    assert drop_probe(breaker, "other") == breaker
+    assert check_gate(drop_probe(breaker, "job"), {}, at(62)) == OpenGate(probe=True)
 
 
 def test_a_probe_that_is_refused_for_another_reason_leaves_both() -> None:
-    breaker = probing(trip(Refusal(reason=Reason.OVERLOAD)), "job")
+    breaker = start_probe(trip(Refusal(reason=Reason.OVERLOAD)), "job")
     both = trip(Refusal(reason=Reason.RATE, retry_after=20), breaker=breaker, now=at(12), seen=PROBE)
     assert wait(both, at(12)) == pytest.approx(20.5)
-    assert gate(both, {}, at(40)) == Open(probe=True)
-    assert tidied(both, at(40)).closures == (both.closures[0],)
+    assert check_gate(both, {}, at(40)) == OpenGate(probe=True)
+    assert drop_expired_closures(both, at(40)).closures == (both.closures[0],)
 
 
-def test_a_good_probe_leaves_what_still_holds() -> None:
-    breaker = probing(trip(Refusal(reason=Reason.OVERLOAD)), "job")
+def test_a_successful_probe_keeps_closures_that_still_hold() -> None:
+    breaker = start_probe(trip(Refusal(reason=Reason.OVERLOAD)), "job")
     breaker = trip(Refusal(reason=Reason.RATE, retry_after=60), breaker=breaker, now=at(11))
-    after = answered(breaker, "job", at(12))
+    after = finish_probe(breaker, "job", at(12))
     assert [closure.reason for closure in after.closures] == [Reason.RATE]
     assert wait(after, at(12)) == pytest.approx(59.5)
 
 
 def test_the_ramp_grows_from_a_tenth_to_the_whole_over_one_window() -> None:
-    breaker = answered(probing(trip(Refusal(reason=Reason.OVERLOAD)), "job"), "job", at(20))
+    breaker = finish_probe(start_probe(trip(Refusal(reason=Reason.OVERLOAD)), "job"), "job", at(20))
     amounts = {
-        seconds: [limit.amount for limit in restrained(GEMINI, breaker, at(20 + seconds)).limits]
+        seconds: [limit.amount for limit in pool_with_ramp_and_cap(GEMINI, breaker, at(20 + seconds)).limits]
         for seconds in (0, 30, 60, 600)
     }
     assert amounts[0] == [pytest.approx(1), pytest.approx(25_000), 250]
@@ -455,46 +457,50 @@ def test_the_ramp_grows_from_a_tenth_to_the_whole_over_one_window() -> None:
 
 def test_a_ramp_never_closes_a_small_limit() -> None:
     breaker = Breaker(ramp=1000.0)
-    assert restrained(SITE, breaker, at(0)).limits[0].amount == 1
-    assert restrained(VOICES, breaker, at(0)).limits[0].amount == 1
-    assert restrained(VOICES, breaker, at(60)) == VOICES
+    assert pool_with_ramp_and_cap(SITE, breaker, at(0)).limits[0].amount == 1
+    assert pool_with_ramp_and_cap(VOICES, breaker, at(0)).limits[0].amount == 1
+    assert pool_with_ramp_and_cap(VOICES, breaker, at(60)) == VOICES
 
 
-def test_a_fleet_that_waited_does_not_arrive_in_one_second() -> None:
-    """The limits of a ramp, asked as a claim asks them: a call a second, of 100 a minute."""
+def test_waiting_workers_do_not_call_in_the_same_second() -> None:
+    """A ramp admits one call a second, of 100 a minute."""
     pool = PoolSettings(limits=(Limit.requests(100, per="minute"),))
     breaker, state, sent = Breaker(ramp=1000.0), PoolState(), []
     for tenth in range(600):
         now = at(tenth / 10)
-        answer = reserve(restrained(pool, breaker, now), state, Ask(f"{tenth}", {}, 5), now)
+        answer = reserve_units(
+            pool_with_ramp_and_cap(pool, breaker, now), state, UnitRequest(f"{tenth}", {}, 5), now
+        )
         state = answer.state
-        if isinstance(answer, Granted):
+        if isinstance(answer, ReservationGrant):
             sent.append(tenth / 10)
     assert len([moment for moment in sent if moment < 1]) == 10
     assert len([moment for moment in sent if moment < 30]) <= 55
     assert 95 <= len(sent) <= 100
 
 
-def test_a_provider_that_asks_for_less_speed_gets_a_ramp_without_a_probe() -> None:
+def test_a_request_for_a_lower_rate_causes_a_ramp_without_a_probe() -> None:
     breaker = trip(Refusal(reason=Reason.RATE, retry_after=5, slow=True))
-    opened = tidied(breaker, at(10))
-    assert gate(opened, {}, at(10)) == Open()
+    opened = drop_expired_closures(breaker, at(10))
+    assert check_gate(opened, {}, at(10)) == OpenGate()
     assert ramp_share(GEMINI, opened, at(10)) == pytest.approx(0.1)
-    assert tidied(trip(Refusal(reason=Reason.RATE, retry_after=5)), at(10)).ramp is None
+    assert drop_expired_closures(trip(Refusal(reason=Reason.RATE, retry_after=5)), at(10)).ramp is None
     late = trip(Refusal(reason=Reason.RATE, retry_after=5), breaker=breaker, now=at(1))
-    assert tidied(late, at(10)).ramp is not None, "the wish stands"
+    assert drop_expired_closures(late, at(10)).ramp is not None, "the wish stands"
 
 
-# Too many at once
+# Too much concurrency
 
 
-def test_too_many_at_once_lowers_the_cap_which_grows_again() -> None:
+def test_too_much_concurrency_lowers_the_cap_which_grows_again() -> None:
     busy = Refusal(reason=Reason.CONCURRENCY)
-    breaker = trip(busy, VOICES, seen=Seen(chance=0.5, running=5))
+    breaker = trip(busy, VOICES, seen=RefusalFacts(chance=0.5, running=5))
     assert breaker.closures == (), "it waits for a call to end, not for a time"
-    assert restrained(VOICES, breaker, at(0)).limits[0].amount == 4
-    lower = trip(busy, VOICES, breaker, at(1), Seen(chance=0.5, running=4))
-    assert [restrained(VOICES, lower, at(seconds)).limits[0].amount for seconds in (1, 60, 61, 121)] == [
+    assert pool_with_ramp_and_cap(VOICES, breaker, at(0)).limits[0].amount == 4
+    lower = trip(busy, VOICES, breaker, at(1), RefusalFacts(chance=0.5, running=4))
+    assert [
+        pool_with_ramp_and_cap(VOICES, lower, at(seconds)).limits[0].amount for seconds in (1, 60, 61, 121)
+    ] == [
         3,
         3,
         4,
@@ -504,43 +510,43 @@ def test_too_many_at_once_lowers_the_cap_which_grows_again() -> None:
 
 def test_a_late_refusal_does_not_raise_the_cap() -> None:
     busy = Refusal(reason=Reason.CONCURRENCY)
-    low = trip(busy, VOICES, seen=Seen(chance=0.5, running=2))
-    late = trip(busy, VOICES, low, at(1), Seen(chance=0.5, running=5))
-    assert restrained(VOICES, late, at(1)).limits[0].amount == 1
+    low = trip(busy, VOICES, seen=RefusalFacts(chance=0.5, running=2))
+    late = trip(busy, VOICES, low, at(1), RefusalFacts(chance=0.5, running=5))
+    assert pool_with_ramp_and_cap(VOICES, late, at(1)).limits[0].amount == 1
 
 
-def test_a_lone_call_that_was_one_too_many_waits() -> None:
+def test_a_single_call_refused_for_concurrency_waits() -> None:
     busy = Refusal(reason=Reason.CONCURRENCY)
-    assert wait(trip(busy, VOICES, seen=Seen(chance=1.0, running=1))) == pytest.approx(5)
-    assert wait(trip(busy, SITE, seen=Seen(chance=1.0, running=9))) == pytest.approx(5)
+    assert wait(trip(busy, VOICES, seen=RefusalFacts(chance=1.0, running=1))) == pytest.approx(5)
+    assert wait(trip(busy, SITE, seen=RefusalFacts(chance=1.0, running=9))) == pytest.approx(5)
 
 
 # Stored
 
 
 def test_a_breaker_is_plain_data() -> None:
-    """N5: what is closed survives a restart of everything."""
-    breaker = probing(trip(Refusal(reason=Reason.DAY_QUOTA, text="x" * 9000)), "job")
+    """N5: closures survive a restart of everything."""
+    breaker = start_probe(trip(Refusal(reason=Reason.DAY_QUOTA, text="x" * 9000)), "job")
     stored = msgspec.json.encode(breaker)
     assert len(stored) < 1000
     assert msgspec.json.decode(stored, type=Breaker) == breaker
 
 
-def test_another_boot_forgets_its_times_and_keeps_what_is_closed() -> None:
+def test_another_boot_drops_boot_times_and_keeps_closures() -> None:
     breaker = trip(Refusal(reason=Reason.DAY_QUOTA))
-    later = rebooted(replace(probing(breaker, "job"), ramp=5.0))
-    assert later == Breaker(closures=(replace(breaker.closures[0], ends=None),))
+    later = forget_boot_times(replace(start_probe(breaker, "job"), ramp=5.0))
+    assert later == Breaker(closures=(replace(breaker.closures[0], until_boot=None),))
 
 
 def stepped(breaker: Breaker, seconds: float, by: float) -> Breaker:
-    """As of so many seconds later, when somebody has set the wall."""
+    """Returns the breaker that many seconds later, after the wall clock was set."""
     now = at(seconds)
-    return as_of(breaker, Instant(now.wall + by, now.boot))
+    return with_current_ends(breaker, Instant(now.wall + by, now.boot))
 
 
 @pytest.mark.parametrize("by", [3600.0, -86_400.0, 86_400.0])
 @pytest.mark.parametrize("reason", [Reason.RATE, Reason.STATED, Reason.UNKNOWN])
-def test_i26_a_wait_in_seconds_goes_by_the_boot_clock(reason: Reason, by: float) -> None:
+def test_i26_a_wait_in_seconds_uses_the_boot_clock(reason: Reason, by: float) -> None:
     breaker = trip(Refusal(reason=reason, retry_after=1800))
     for seconds, holds in ((5, True), (1800, True), (1801, False)):
         (closure,) = stepped(breaker, seconds, by).closures
@@ -548,7 +554,7 @@ def test_i26_a_wait_in_seconds_goes_by_the_boot_clock(reason: Reason, by: float)
 
 
 @pytest.mark.parametrize(("by", "longer"), [(3600.0, 0.0), (-600.0, 600.0), (-86_400.0, 3600.0)])
-def test_i26_a_day_ends_when_both_clocks_say_so_and_no_hour_later(by: float, longer: float) -> None:
+def test_i26_a_day_ends_when_both_clocks_agree_and_at_most_an_hour_later(by: float, longer: float) -> None:
     breaker = trip(Refusal(reason=Reason.DAY_QUOTA))
     ends = closed_until(breaker) - START + longer
     for seconds, holds in ((ends - 1, True), (ends + 1, False)):
@@ -559,40 +565,41 @@ def test_i26_a_day_ends_when_both_clocks_say_so_and_no_hour_later(by: float, lon
 
 
 @pytest.mark.parametrize("by", [0.5, -0.5, 0.01, -0.01])
-def test_i26_a_wall_that_is_set_by_little_moves_the_end_with_it(by: float) -> None:
+def test_i26_a_small_step_of_the_wall_clock_moves_the_end(by: float) -> None:
     breaker = trip(Refusal(reason=Reason.RATE, retry_after=30))
     until = closed_until(breaker)
     assert closed_until(stepped(breaker, 10, by)) == pytest.approx(until + by, abs=0.001)
 
 
-def test_i26_sums_of_times_that_do_not_come_out_even_change_nothing() -> None:
+def test_i26_rounding_errors_change_nothing() -> None:
     breaker = trip(Refusal(reason=Reason.RATE, retry_after=30))
     assert stepped(breaker, 10, 0.0005).closures[0] is breaker.closures[0]
 
 
-def test_i26_a_stated_time_of_day_holds_by_the_wall_too() -> None:
-    """A wall that was set back may have been wrong when the time was stated; for an hour at most."""
+def test_i26_a_stated_time_of_day_also_holds_by_the_wall_clock() -> None:
+    """A wall clock that was set back may have been wrong when the time was stated; this extends a closure
+    by one hour at most."""
     breaker = trip(Refusal(reason=Reason.STATED, resets_at=START + 1800))
     for seconds, holds in ((1801, True), (1800 + 599, True), (1800 + 602, False)):
         (closure,) = stepped(breaker, seconds, -600.0).closures
         assert closure.holds(at(seconds).wall - 600) is holds
 
 
-def test_i26_after_another_boot_the_wall_decides() -> None:
-    breaker = rebooted(trip(Refusal(reason=Reason.RATE, retry_after=1800)))
+def test_i26_after_another_boot_the_wall_clock_decides() -> None:
+    breaker = forget_boot_times(trip(Refusal(reason=Reason.RATE, retry_after=1800)))
     assert breaker.closures[0].holds(at(1799).wall)
     assert not stepped(breaker, 5, 3600).closures[0].holds(at(5).wall + 3600)
 
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(Reason)), st.booleans(), st.floats(0, 100)), max_size=12))
-def test_no_order_of_refusals_opens_early_or_keeps_two_closures_of_a_reason(
+def test_no_order_of_refusals_opens_early_or_doubles_a_closure(
     events: list[tuple[Reason, bool, float]],
 ) -> None:
     breaker, now = Breaker(), 0.0
     for reason, probe, hint in events:
         before = wait(breaker, at(now))
         refusal = Refusal(reason=reason, retry_after=hint)
-        breaker = trip(refusal, breaker=breaker, now=at(now), seen=Seen(chance=0.3, probe=probe))
+        breaker = trip(refusal, breaker=breaker, now=at(now), seen=RefusalFacts(chance=0.3, probe=probe))
         after = wait(breaker, at(now))
         if not probe and before != 0:
             assert after is None or (before is not None and after >= before - 1e-6)

@@ -1,4 +1,4 @@
-"""A calendar's counter when the wall clock is set, asked as a claim asks it: through `reserve` and `wait`."""
+"""A calendar window when the wall clock is set, tested as a claim uses it: through `reserve` and `wait`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tidemill.core.calendars import Day, period_at
 from tidemill.core.limits import Limit
 from tidemill.core.pools import PoolSettings, PoolState
-from tidemill.core.reserving import Ask, Granted, Refused, reserve
+from tidemill.core.reservations import ReservationDenial, ReservationGrant, UnitRequest, reserve_units
 from tidemill.core.windows import Guards, Instant
-from tidemill.core.windows.calendar import CalendarCount
+from tidemill.core.windows.calendar_window import CalendarWindow
 
 GUARDS = Guards(jitter=0.5, midnight=5.0)
 HOUR, DAY = 3600.0, 86_400.0
@@ -23,7 +23,7 @@ AMOUNT = 12
 LIMIT = Limit.requests(AMOUNT, per=Day("UTC"))
 POOL = PoolSettings(limits=(LIMIT,), guards=GUARDS)
 
-# Seconds to go on, or where to stop beside the next turn of the shown wall or of the one that was never set.
+# Seconds to advance, or a position relative to the next period of the shown wall clock or of the true one.
 moves = (
     st.sampled_from([0.0, 60.0, HOUR, 4 * HOUR, 12 * HOUR, 20 * HOUR])
     | st.tuples(st.just("shown"), st.sampled_from([-5.6, -5.4, -4.9, 0.0, 4.9, 5.1]))
@@ -42,7 +42,7 @@ steps = st.lists(
 
 
 class Clocks:
-    """The boot clock, the wall as it is shown and the wall as nobody ever set it."""
+    """The boot clock, the wall clock as shown, and the wall clock as if it had never been set."""
 
     def __init__(self) -> None:
         self.boot = 1000.0
@@ -66,11 +66,11 @@ class Clocks:
 
 @given(steps, st.sampled_from([-5.0, 0.0, 5.0]))
 @settings(max_examples=300, deadline=None)
-def test_i26_no_day_is_used_twice_when_the_wall_is_set(
+def test_i26_no_day_is_used_twice_when_the_wall_clock_is_set(
     asked: list[tuple[float | tuple[str, float], float, int, float]], skew: float
 ) -> None:
-    """The provider's clock was never set, and is up to five seconds from ours. If the wall that was set is
-    the right one, what is taken after that keeps its days too."""
+    """The provider's clock was never set, and differs from ours by up to five seconds. If the new wall
+    clock is the right one, the units taken afterwards keep its days too."""
     clocks, state = Clocks(), PoolState()
     by_provider: Counter[float] = Counter()
     by_shown: Counter[float] = Counter()
@@ -79,9 +79,9 @@ def test_i26_no_day_is_used_twice_when_the_wall_is_set(
         if set_by and state.windows:
             clocks.shift += set_by
             by_shown.clear()
-        answer = reserve(POOL, state, Ask("job", {"requests": units}, 5), clocks.now)
+        answer = reserve_units(POOL, state, UnitRequest("job", {"requests": units}, 5), clocks.now)
         state = answer.state
-        if isinstance(answer, Granted):
+        if isinstance(answer, ReservationGrant):
             by_provider[period_at(Day("UTC"), clocks.unset + jitter + skew).start] += units
             by_shown[period_at(Day("UTC"), clocks.now.wall + jitter + skew).start] += units
     assert max(by_provider.values(), default=0) <= AMOUNT
@@ -90,12 +90,12 @@ def test_i26_no_day_is_used_twice_when_the_wall_is_set(
 
 @given(steps, st.sampled_from([1.0, 5.0, 12.0]))
 @settings(max_examples=300, deadline=None)
-def test_a_calendars_wait_is_never_too_long_when_the_wall_is_set(
+def test_a_calendars_wait_is_never_too_long_when_the_wall_clock_is_set(
     asked: list[tuple[float | tuple[str, float], float, int, float]], units: float
 ) -> None:
-    """It is above 0 where the room is too small, the units do not fit before it is over, and after a few such
-    waits they do."""
-    clocks, window = Clocks(), CalendarCount()
+    """The wait is above 0 if the units do not fit now, they do not fit before it is over, and they do after
+    a few such waits."""
+    clocks, window = Clocks(), CalendarWindow()
     for move, set_by, taken, _ in asked:
         clocks.go_on(move)
         clocks.shift += set_by if window.used else 0.0
@@ -112,20 +112,48 @@ def test_a_calendars_wait_is_never_too_long_when_the_wall_is_set(
     pytest.fail("four waits were not enough")
 
 
-def test_i26_between_the_turns_of_both_walls_nothing_is_taken() -> None:
-    begun = reserve(POOL, PoolState(), Ask("first", {"requests": 1}, 5), Instant(NOON, 1000.0))
-    answer = reserve(POOL, begun.state, Ask("next", {"requests": 1}, 5), Instant(NOON + 14 * HOUR, 1000.0))
-    assert isinstance(answer, Refused)
+def test_i26_no_units_are_granted_between_the_period_ends_of_both_clocks() -> None:
+    begun = reserve_units(POOL, PoolState(), UnitRequest("first", {"requests": 1}, 5), Instant(NOON, 1000.0))
+    answer = reserve_units(
+        POOL, begun.state, UnitRequest("next", {"requests": 1}, 5), Instant(NOON + 14 * HOUR, 1000.0)
+    )
+    assert isinstance(answer, ReservationDenial)
     assert answer.wait == pytest.approx(12 * HOUR + 5), "until the day is over by the wall that was never set"
 
 
-def test_nothing_is_taken_that_may_arrive_on_the_next_day() -> None:
-    """The guard before midnight is for a provider whose clock is ahead and a call that takes its jitter."""
+def test_i26_a_day_is_not_used_twice_after_a_wrong_clock_is_corrected() -> None:
+    """The clock is set back by 30 hours, the pool uses a whole day, and the clock is set right again."""
+    window, _ = CalendarWindow().taken(LIMIT, 1, Instant(NOON, 1000.0), GUARDS)
+    later = 1000.0 + 44 * HOUR
+    window, _ = window.taken(LIMIT, AMOUNT, Instant(NOON + 14 * HOUR, later), GUARDS)
+    corrected = Instant(NOON + 44 * HOUR, later)
+    assert window.room(LIMIT, corrected, GUARDS) == 0
+    assert window.wait(LIMIT, 1, corrected, GUARDS) == pytest.approx(16 * HOUR + GUARDS.midnight)
+
+
+def test_a_clock_that_was_a_month_ahead_does_not_close_the_limit_for_a_month() -> None:
+    window, _ = CalendarWindow().taken(LIMIT, 1, Instant(NOON, 1000.0), GUARDS)
+    later = 1000.0 + DAY
+    window, _ = window.taken(LIMIT, AMOUNT, Instant(NOON + 31 * DAY, later), GUARDS)
+    corrected = Instant(NOON + DAY, later)
+    assert window.wait(LIMIT, 1, corrected, GUARDS) == pytest.approx(12 * HOUR + GUARDS.midnight)
+
+
+def test_i26_after_a_boot_the_later_period_of_both_clocks_counts() -> None:
+    window, _ = CalendarWindow().taken(LIMIT, 1, Instant(NOON, 1000.0), GUARDS)
+    window, _ = window.taken(LIMIT, AMOUNT, Instant(NOON + 14 * HOUR, 1000.0 + 44 * HOUR), GUARDS)
+    booted = window.lost(LIMIT, Instant(NOON + 44 * HOUR, 10.0))
+    assert booted.room(LIMIT, Instant(NOON + 44 * HOUR, 10.0), GUARDS) == 0
+    assert booted.room(LIMIT, Instant(NOON + 60 * HOUR + 6, 10.0 + 16 * HOUR + 6), GUARDS) == AMOUNT
+
+
+def test_no_units_are_granted_that_may_arrive_on_the_next_day() -> None:
+    """The margin before midnight covers a provider whose clock is ahead and a call that needs its jitter."""
     end = period_at(Day("UTC"), NOON).end
     for before, free in ((5.6, AMOUNT), (5.4, 0)):
         now = Instant(end - before, 1000.0)
-        assert CalendarCount().room(LIMIT, now, GUARDS) == free
-        assert (CalendarCount().wait(LIMIT, 1, now, GUARDS) == 0) == bool(free)
+        assert CalendarWindow().room(LIMIT, now, GUARDS) == free
+        assert (CalendarWindow().wait(LIMIT, 1, now, GUARDS) == 0) == bool(free)
 
 
 def _later(now: Instant, seconds: float) -> Instant:

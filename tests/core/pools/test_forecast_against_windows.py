@@ -1,4 +1,4 @@
-"""A forecast against the calls themselves: each asks the pool, and waits for as long as the pool says."""
+"""A forecast compared with real calls: each asks the pool and waits as long as the pool says."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidemill.core import accounts
-from tidemill.core.accounts import Account, Taken
-from tidemill.core.forecast.answer import ends
-from tidemill.core.forecast.known import Known
-from tidemill.core.forecast.lines import Line, Work
-from tidemill.core.forecast.meeting import Asked
+from tidemill.core.accounts import Account, UnitGrant
+from tidemill.core.forecast.backlog import CallGroup, LaneBacklog
+from tidemill.core.forecast.completion import ForecastRequest, completion_times
+from tidemill.core.forecast.pool_outlook import PoolOutlook
 from tidemill.core.limits import Limit
 from tidemill.core.needs import Need
 from tidemill.core.pools import PoolSettings
-from tidemill.core.reserving import Ask
+from tidemill.core.reservations import UnitRequest
 from tidemill.core.windows import Instant
 
 NOW = Instant(1_777_593_600.0, 5_000.0)
@@ -26,30 +25,36 @@ def later(seconds: float) -> Instant:
 
 
 def simulated(pool: PoolSettings, account: Account, calls: int, units: float) -> float:
-    """Seconds until the last call starts, each as soon as the pool lets it."""
+    """Returns the seconds until the last call starts, each as soon as the pool admits it."""
     now = 0.0
     for number in range(calls):
-        ask = Ask(f"{number}", {"tokens": units}, 5)
-        while not isinstance(answer := accounts.ask(pool, account, ask, later(now)), Taken):
+        ask = UnitRequest(f"{number}", {"tokens": units}, 5)
+        while not isinstance(answer := accounts.request_units(pool, account, ask, later(now)), UnitGrant):
             account, now = answer.account, now + max(answer.wait, 1e-4)
         account = answer.account
     return now
 
 
 def taken_now(pool: PoolSettings, calls: int, units: float) -> Account:
-    """After as many of the calls as the pool lets in at once."""
+    """Returns the account after as many of the calls as the pool admits at once."""
     account = Account()
     for number in range(calls):
-        answer = accounts.ask(pool, account, Ask(f"before {number}", {"tokens": units}, 5), NOW)
-        if isinstance(answer, Taken):
+        answer = accounts.request_units(
+            pool, account, UnitRequest(f"before {number}", {"tokens": units}, 5), NOW
+        )
+        if isinstance(answer, UnitGrant):
             account = answer.account
     return account
 
 
 def forecast(pool: PoolSettings, account: Account, calls: int, units: float) -> float:
-    known = Known(name="api", key=None, declared=pool, override=None, account=account, now=NOW, settings=pool)
-    work = Work(float(calls), (Need("api", None, {"tokens": units}),))
-    [[end]] = ends(Asked(lines=[Line(work=(work,), priority=5)], know=lambda _: known))
+    known = PoolOutlook(
+        name="api", key=None, declared=pool, override=None, account=account, now=NOW, settings=pool
+    )
+    work = CallGroup(float(calls), (Need("api", None, {"tokens": units}),))
+    [[end]] = completion_times(
+        ForecastRequest(lines=[LaneBacklog(work=(work,), priority=5)], know=lambda _: known)
+    )
     return end
 
 

@@ -9,33 +9,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemill.core.calendars import Day, period_at
-from tidemill.core.limits import Charge, Limit, Shape, Shapes
-from tidemill.core.windows import Guards, Instant, Kept, fresh
-from tidemill.core.windows.bucket import Bucket
+from tidemill.core.limits import Charge, Limit, Shape, ShapeName
+from tidemill.core.windows import Guards, Instant, WindowState, new_window
+from tidemill.core.windows.bucket import BucketWindow
 from tidemill.errors import ConfigurationError
 
 GUARDS = Guards(jitter=0.5, midnight=5.0)
 Asked = tuple[float, float, float, float | None, int]
 Call = tuple[float, float]
-"""When it reaches the provider, and with how many units."""
+"""The arrival time at the provider, and the units."""
 
 steps = st.lists(
     st.tuples(
-        # since the step before: within a slot, and around the end of a window with and without its guard
+        # since the step before: within a slot, and around the end of a window with and without its jitter
         st.sampled_from([0.0, 0.0, 0.01, 0.3, 1.0, 7.0, 30.0, 59.9, 60.1, 60.3, 60.6, 61.0]),
         st.sampled_from([1.0, 3.0, 6.0, 12.0]) | st.floats(0.5, 12.0),  # units asked for
         st.sampled_from([0.0, GUARDS.jitter]) | st.floats(0.0, GUARDS.jitter),  # until they are counted
-        st.sampled_from([None, 0.0, 0.5, 1.0]),  # the share that is used in the end; None: not known yet
-        st.sampled_from([0, 0, 1, 2, 5]),  # so many steps later what was not used comes back
+        st.sampled_from([None, 0.0, 0.5, 1.0]),  # the share that is used in the end; None if not known yet
+        st.sampled_from([0, 0, 1, 2, 5]),  # how many steps later unused units return
     ),
     max_size=40,
 )
 
 
 def drive(limit: Limit, asked: list[Asked], start: float) -> list[Call]:
-    """Take what fits by the room or by the wait, as `reserve` does, give back what was not used, and say what
-    reached the provider."""
-    window: Kept = fresh(limit)
+    """Takes units that fit by the room or by the wait, as `reserve` does, and returns unused ones. Returns
+    the calls that reached the provider."""
+    window: WindowState = new_window(limit)
     calls, boot = [], 1000.0
     unused: list[tuple[int, float, float]] = []
     for number, (gap, units, jitter, used, later) in enumerate(asked):
@@ -62,7 +62,7 @@ def most_within(calls: list[Call], seconds: float) -> float:
 @given(steps)
 @settings(max_examples=300, deadline=None)
 @pytest.mark.parametrize("shape", ["rolling", "paced"])
-def test_rolling_and_paced_hold_in_every_stretch(shape: Shapes, asked: list[Asked]) -> None:
+def test_rolling_and_paced_windows_hold_in_every_time_span(shape: ShapeName, asked: list[Asked]) -> None:
     limit = Limit.tokens(12, per="minute", shape=shape)
     assert most_within(drive(limit, asked, 1.8e9), 60) <= 12 + 1e-6
 
@@ -79,14 +79,14 @@ def test_a_bucket_never_empties_the_providers(asked: list[Asked]) -> None:
 
 @given(st.sampled_from(["America/Los_Angeles", "Asia/Beirut", "Asia/Shanghai", "Africa/Cairo"]), st.data())
 @settings(max_examples=200, deadline=None)
-def test_a_calendar_counter_holds_on_every_local_day(zone: str, data: st.DataObject) -> None:
+def test_a_calendar_window_holds_on_every_local_day(zone: str, data: st.DataObject) -> None:
     limit = Limit.requests(12, per=Day(zone))
     start: float = data.draw(st.integers(1_767_000_000, 1_799_000_000))  # all of 2026
     asked: list[Asked] = [(step[0] * 300, *step[1:]) for step in data.draw(steps)]
     skew = data.draw(
         st.sampled_from([-GUARDS.midnight, 0.0, GUARDS.midnight])
-    )  # the provider's clock is not ours
-    if data.draw(st.booleans()):  # the first call comes where only the jitter keeps it back
+    )  # the provider's clock differs from ours
+    if data.draw(st.booleans()):  # the first call comes when only the jitter delays it
         start = period_at(Day(zone), start).end - 1000.0 - GUARDS.midnight - 0.4
         asked.insert(0, (0.0, 6.0, GUARDS.jitter, None, 0))
     days: dict[float, float] = {}
@@ -98,11 +98,11 @@ def test_a_calendar_counter_holds_on_every_local_day(zone: str, data: st.DataObj
 
 @given(st.lists(st.tuples(steps, st.sampled_from([2.0, 12.0, 40.0])), max_size=6))
 @settings(max_examples=300, deadline=None)
-def test_a_bucket_that_is_edited_never_empties_the_providers(edits: list[tuple[list[Asked], float]]) -> None:
-    """A provider's larger bucket has no more in it than the smaller one had, and refills."""
+def test_a_resized_bucket_never_empties_the_providers(edits: list[tuple[list[Asked], float]]) -> None:
+    """A provider's larger bucket holds no more than the smaller one did, and refills."""
     boot, level, size, at = 1000.0, 11.0, 12.0, 1000.0
     limit = Limit.tokens(size, per="minute", shape="bucket")
-    window, _ = Bucket().taken(limit, 1.0, Instant(0.0, boot), GUARDS)
+    window, _ = BucketWindow().taken(limit, 1.0, Instant(0.0, boot), GUARDS)
     for asked, amount in edits:
         for gap, units, *_ in asked:
             boot += gap
@@ -120,10 +120,10 @@ def test_a_bucket_that_is_edited_never_empties_the_providers(edits: list[tuple[l
 
 @given(steps, st.sampled_from(["rolling", "paced", "bucket"]))
 @settings(max_examples=200, deadline=None)
-def test_a_wait_is_exact(asked: list[Asked], shape: Shapes) -> None:
-    """After it the units fit, and a moment before they do not."""
+def test_a_wait_is_exact(asked: list[Asked], shape: ShapeName) -> None:
+    """After the wait the units fit, and a moment before they do not."""
     limit = Limit.tokens(12, per="minute", shape=shape)
-    window, boot = fresh(limit), 1000.0
+    window, boot = new_window(limit), 1000.0
     for gap, units, *_ in asked:
         boot += gap
         now = Instant(boot, boot)
@@ -140,10 +140,10 @@ def test_a_wait_is_exact(asked: list[Asked], shape: Shapes) -> None:
             window, _ = window.taken(limit, units, now, GUARDS)
 
 
-def test_a_rolling_window_is_used_to_the_full() -> None:
+def test_a_rolling_window_is_fully_used() -> None:
     limit, window, boot, taken = (
         Limit.requests(10, per="minute"),
-        fresh(Limit.requests(10, per="minute")),
+        new_window(Limit.requests(10, per="minute")),
         0.0,
         0,
     )
@@ -157,10 +157,10 @@ def test_a_rolling_window_is_used_to_the_full() -> None:
     assert taken >= 98, "ten windows of ten, less the guard"
 
 
-def test_what_was_lost_counts_as_spent() -> None:
+def test_lost_state_counts_as_used() -> None:
     for shape in ("rolling", "bucket", "paced"):
         limit = Limit.requests(10, per="minute", shape=shape)
-        window, now = fresh(limit), Instant(50.0, 50.0)
+        window, now = new_window(limit), Instant(50.0, 50.0)
         lost = window.lost(limit, now)
         assert lost.room(limit, now, GUARDS) <= 0
         assert lost.wait(limit, 10 * (1 - 0.01), now, GUARDS) == pytest.approx(60, abs=1.2)
@@ -181,10 +181,10 @@ lasting = st.lists(
 
 @given(lasting)
 @settings(max_examples=400, deadline=None)
-def test_what_comes_back_late_to_a_bucket_is_not_had_twice(calls: list[tuple[float, ...]]) -> None:
-    """What was reserved and not used comes back when the call has ended, whatever was taken meanwhile."""
+def test_a_late_refund_to_a_bucket_does_not_count_twice(calls: list[tuple[float, ...]]) -> None:
+    """Unused units return when the call has ended, also if others took units meanwhile."""
     limit = Limit.tokens(12, per="minute", shape="bucket")
-    window: Kept = fresh(limit)
+    window: WindowState = new_window(limit)
     boot, arrivals = 1000.0, []
     ends: list[tuple[float, float, float]] = []
     for gap, units, share, jitter, lasts in calls:
@@ -206,10 +206,10 @@ def test_what_comes_back_late_to_a_bucket_is_not_had_twice(calls: list[tuple[flo
 
 
 @given(st.lists(st.floats(0.0, 20.0), min_size=2, max_size=8).map(sorted))
-def test_what_comes_back_to_a_bucket_goes_without_one_inflow_only(ends: list[float]) -> None:
-    """Calls that were under way together lose what flowed in meanwhile once, and not once each."""
+def test_refunds_to_a_bucket_lose_the_inflow_only_once(ends: list[float]) -> None:
+    """Calls in flight together lose the inflow of that time once, not once each."""
     limit = Limit.tokens(1200, per="minute", shape="bucket")
-    window: Kept = fresh(limit)
+    window: WindowState = new_window(limit)
     for _ in ends:
         window, mark = window.taken(limit, 420.0, Instant(1000.0, 1000.0), GUARDS)
     last = Instant(0.0, 1000.0 + ends[-1])
@@ -222,10 +222,10 @@ def test_what_comes_back_to_a_bucket_goes_without_one_inflow_only(ends: list[flo
 
 @given(st.lists(st.tuples(st.floats(0, 3), st.floats(0, GUARDS.jitter)), max_size=60), st.integers(1, 600))
 @settings(max_examples=300, deadline=None)
-def test_a_pace_holds_where_a_minute_is_enforced_as_seconds(gaps: list[Call], amount: int) -> None:
-    """60 a minute may mean 1 a second: a provider's bucket of a second's worth, or of one call."""
+def test_a_pace_holds_if_a_minute_is_enforced_as_seconds(gaps: list[Call], amount: int) -> None:
+    """60 a minute may mean 1 a second: the provider's bucket holds one second's inflow, or one call."""
     limit = Limit.requests(amount, per="minute", shape="paced")
-    window, boot, arrivals = fresh(limit), 1000.0, []
+    window, boot, arrivals = new_window(limit), 1000.0, []
     for gap, jitter in gaps:
         boot += gap
         now = Instant(boot, boot)
@@ -242,7 +242,7 @@ def test_a_pace_holds_where_a_minute_is_enforced_as_seconds(gaps: list[Call], am
 
 
 @pytest.mark.parametrize("per", [0.0, -1.0, math.inf, math.nan])
-def test_a_window_has_an_end(per: float) -> None:
+def test_an_infinite_window_is_refused(per: float) -> None:
     with pytest.raises(ConfigurationError, match="per: must be above 0 seconds"):
         Limit.requests(1, per=per)
     assert Limit.requests(1, per=0.5).per == 0.5
@@ -256,7 +256,7 @@ def test_an_amount_is_a_number_above_0(amount: float) -> None:
 
 @pytest.mark.parametrize("unit", ["requests", "jobs", "tokens", "characters", "seconds", "usd"])
 @pytest.mark.parametrize("charge", ["actual", "reserved", "completed"])
-def test_a_limit_of_each_unit_is_what_was_asked_for(unit: str, charge: Charge) -> None:
+def test_each_unit_has_a_constructor(unit: str, charge: Charge) -> None:
     named = getattr(Limit, unit)(5, per="hour", shape="bucket", charge=charge)
     assert named == Limit(unit, 5, 3600.0, Shape.BUCKET, charge)
     assert Limit.of(unit, 5, per=3600, shape="bucket", charge=charge) == named

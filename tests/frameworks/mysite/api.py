@@ -1,4 +1,4 @@
-"""Django's task API from wherever it is, for the project and its tests."""
+"""Imports Django's task API from Django or django-tasks, for the project and its tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A backend of the project's own kind, as projects make them to change one thing."""
+"""A backend subclass, as projects write one to change a single behaviour."""
 
 from __future__ import annotations
 

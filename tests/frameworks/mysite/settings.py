@@ -1,4 +1,4 @@
-"""A Django project as small as one can be. Where its files are is said by whoever starts it."""
+"""A minimal Django project. The environment says where its files are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 HOME = os.environ.get("MYSITE_HOME", "/nowhere")
 
-SECRET_KEY = "only for tests"  # noqa: S105 - nobody signs in
+SECRET_KEY = "only for tests"  # noqa: S105 - the project has no login
 USE_TZ = True
 INSTALLED_APPS = ["tests.frameworks.mysite.orders", "tidemill.frameworks.django"]
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": f"{HOME}/site.db"}}

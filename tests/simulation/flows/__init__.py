@@ -1,1 +1,2 @@
-"""Random flows in a fleet that is killed, paused and cut off: every one ends, and no step twice (I17)."""
+"""Random flows on a fleet with kills, pauses and lost connections: every flow ends, and no step runs twice
+(I17)."""

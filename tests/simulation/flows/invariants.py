@@ -1,23 +1,21 @@
-"""What must hold of flows after every verb, and when all is quiet."""
+"""The invariants of flows, checked after every verb and when the fleet is idle."""
 
 from __future__ import annotations
 
+from tests.simulation.store_monitor import VerbEvent
 from tests.simulation.trace import Violation
-from tests.simulation.watch import Event
-from tidemill.core.courses import Course, Kind
-from tidemill.core.flow_jobs import COMPENSATION
-from tidemill.core.graph import Graph, decode
-from tidemill.core.graph_ends import JobEnd, ended
-from tidemill.core.graph_state import ENDED, state_of
-from tidemill.core.job import Job
+from tidemill.core.documents import Document, DocumentKind
+from tidemill.core.flow_graph import FlowGraph, decode_graph
+from tidemill.core.flow_progress import FINAL_FLOW_STATES, StepJobState, apply_job_states, flow_state
+from tidemill.core.jobs import COMPENSATION_SUFFIX, Job
 from tidemill.core.states import FINAL, State
 from tidemill.engine.records import Records
 
 
 class NoStepTwice:
-    """A job of a flow that is done stays done (I18): nobody here retries one by hand."""
+    """A done job of a flow stays done (I18); this history retries no done job by hand."""
 
-    def see(self, event: Event) -> None:
+    def see(self, event: VerbEvent) -> None:
         for id_, (before, after) in event.changes.items():
             if before is not None and before.state is State.DONE and after is not None:
                 if after.state is not State.DONE:
@@ -26,33 +24,36 @@ class NoStepTwice:
                     raise Violation("I18", f"{event.verb} changed the result of {id_}")
 
 
-class KeptWithItsFlow:
-    """J83."""
+class FlowKeepsJobs:
+    """The jobs of a flow are not pruned before the flow (J83)."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
 
-    def see(self, event: Event) -> None:
+    def see(self, event: VerbEvent) -> None:
         for job in event.deleted():
-            course = None if job.flow is None else self._records.courses.get((Kind.FLOW, job.flow.id))
-            if course is not None and (course.until is None or course.until > event.wall):
+            document = (
+                None if job.flow is None else self._records.documents.get((DocumentKind.FLOW, job.flow.id))
+            )
+            if document is not None and (document.until is None or document.until > event.wall):
                 raise Violation("J83", f"{event.verb} dropped {job.id} before its flow")
 
 
-def flows_in(records: Records) -> dict[str, Course]:
-    """What workers counted is kept beside them."""
-    return {id_: course for (kind, id_), course in records.courses.items() if kind is Kind.FLOW}
+def flows_in(records: Records) -> dict[str, Document]:
+    """Returns the flows, without the other kinds of documents."""
+    return {id_: document for (kind, id_), document in records.documents.items() if kind is DocumentKind.FLOW}
 
 
-class FlowsStay:
-    """F4: a flow goes when it has ended and its time is over, and not before. `gone` are those that did."""
+class FlowRetention:
+    """F4: a flow is deleted when it has ended and its retention is over, and not before. `gone` are the
+    deleted flows."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
-        self._there: dict[str, Course] = {}
+        self._there: dict[str, Document] = {}
         self.gone: set[str] = set()
 
-    def see(self, event: Event) -> None:
+    def see(self, event: VerbEvent) -> None:
         there = flows_in(self._records)
         for flow in self._there.keys() - there.keys():
             until = self._there[flow].until
@@ -62,42 +63,50 @@ class FlowsStay:
         self._there = there
 
 
-class StoppedIsStopped:
-    """I19: what is made of a cancelled flow was made before."""
+class CancelledFlowStops:
+    """I19: all jobs of a cancelled flow were created before it was cancelled."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
 
-    def see(self, event: Event) -> None:
+    def see(self, event: VerbEvent) -> None:
         for job in event.created():
-            course = None if job.flow is None else self._records.courses.get((Kind.FLOW, job.flow.id))
-            if course is None or course.state in ENDED:
+            document = (
+                None if job.flow is None else self._records.documents.get((DocumentKind.FLOW, job.flow.id))
+            )
+            if document is None or document.state in FINAL_FLOW_STATES:
                 raise Violation("I19", f"{job.id} was made of a flow that has ended")
 
 
-def check_at_rest(records: Records, graphs: dict[str, Graph], accepted: set[str]) -> None:
-    """I17: every flow has ended, with exactly the jobs it should have. `accepted` are those that are to be
-    there."""
+def check_at_rest(records: Records, graphs: dict[str, FlowGraph], accepted: set[str]) -> None:
+    """I17: every flow has ended, with exactly the jobs that it should have. `accepted` are the flows that
+    must exist."""
     for flow in accepted:
-        course = records.courses.get((Kind.FLOW, flow))
-        if course is None:
+        document = records.documents.get((DocumentKind.FLOW, flow))
+        if document is None:
             raise Violation("F4", f"flow {flow} is gone")
-        if course.state not in ENDED:
-            raise Violation("I17", f"flow {flow} has not ended, it is {course.state}")
+        if document.state not in FINAL_FLOW_STATES:
+            raise Violation("I17", f"flow {flow} has not ended, it is {document.state}")
         jobs = [job for job in records.jobs.values() if job.flow is not None and job.flow.id == flow]
-        _check_jobs(flow, decode(course.record), jobs)
-    if records.stirs:
-        raise Violation("F10", f"{len(records.stirs)} ends were never taken")
+        _check_jobs(flow, decode_graph(document.record), jobs)
+    if records.work_marks:
+        raise Violation("F10", f"{len(records.work_marks)} ends were never taken")
     strangers = flows_in(records).keys() - set(graphs)
     if strangers:
         raise Violation("I2", f"nobody sent {strangers}")
 
 
-def _check_jobs(flow: str, graph: Graph, jobs: list[Job]) -> None:
+def _check_jobs(flow: str, graph: FlowGraph, jobs: list[Job]) -> None:
     states = {(job.flow.step, job.flow.index): job.state for job in jobs if job.flow is not None}
-    expected = {(name, index) for name, going in graph.going.items() for index in range(going.made)}
+    expected = {
+        (name, index)
+        for name, step_progress in graph.step_progress.items()
+        for index in range(step_progress.made)
+    }
     expected |= {
-        (name + COMPENSATION, index) for name, going in graph.going.items() for index in going.replaced
+        (name + COMPENSATION_SUFFIX, index)
+        for name, step_progress in graph.step_progress.items()
+        for index in step_progress.replaced
     }
     if set(states) != expected:
         raise Violation(
@@ -105,6 +114,8 @@ def _check_jobs(flow: str, graph: Graph, jobs: list[Job]) -> None:
         )
     if live := [at for at, state in states.items() if state not in FINAL]:
         raise Violation("I17", f"flow {flow} has ended, and {live} have not")
-    again = ended(graph, [JobEnd(step, index, state) for (step, index), state in states.items()])
-    if state_of(again) != state_of(graph) or again.going != graph.going:
+    again = apply_job_states(
+        graph, [StepJobState(step, index, state) for (step, index), state in states.items()]
+    )
+    if flow_state(again) != flow_state(graph) or again.step_progress != graph.step_progress:
         raise Violation("I17", f"the record of flow {flow} is not what its jobs say")

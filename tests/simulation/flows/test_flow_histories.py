@@ -1,27 +1,28 @@
-"""I17 to I19 over seeded histories of flows, and that breaking the code breaks them."""
+"""Checks I17 to I19 over seeded histories of flows, and that each mutant violates them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
 from tests.simulation.flows.history import STORMS, run_flows
-from tests.simulation.history import Verdict
-from tidemill.core import graph_next, graph_state
-from tidemill.core.courses import Advance, Advanced
-from tidemill.core.graph import Graph
-from tidemill.core.graph_state import ENDED
-from tidemill.engine.courses import forget
-from tidemill.flows import advancing, steering, sweeping
-from tidemill.stores.memory import MemoryStore, courses
-from tidemill.worker.advancer import Advancer
+from tests.simulation.history import SimulationResult
+from tidemill.core import flow_progress
+from tidemill.core.documents import Advance, AdvanceResult
+from tidemill.core.flow_graph import FlowGraph
+from tidemill.core.flow_progress import FINAL_FLOW_STATES
+from tidemill.engine.advance import forget_document
+from tidemill.flows import advance as flows_advance
+from tidemill.flows import advance_pass, cancel_and_retry
+from tidemill.stores.memory import MemoryStore, documents
+from tidemill.worker.flow_advancer import FlowAdvancer
 
 SHARE = 2
-"""Of the histories that are asked for, one in so many is one of flows."""
+"""The share of flow histories: one in this number of the requested histories."""
 
 TRACE_LINES = 120
 
@@ -36,11 +37,11 @@ def test_every_flow_ends_and_no_step_twice(seeds: range, request: pytest.Fixture
 
 
 def test_in_pages_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As flows go whose steps have thousands of jobs: no agenda shows all, and no advance makes all."""
-    for module in (sweeping, courses):
-        monkeypatch.setattr(module, "ENDS_AT_ONCE", 1)
-    for pages in ("JOBS_AT_ONCE", "CANCELS_AT_ONCE"):
-        monkeypatch.setattr(advancing, pages, 1)
+    """Steps with thousands of jobs: no worklist page has all changes, no advance creates all jobs."""
+    for module in (advance_pass, documents):
+        monkeypatch.setattr(module, "MAX_CHANGES_PER_DOCUMENT", 1)
+    for pages in ("MAX_JOBS_PER_ADVANCE", "MAX_JOBS_PER_CANCEL"):
+        monkeypatch.setattr(flows_advance, pages, 1)
     for seed in range(30):
         verdict = run_flows(seed)
         if verdict.violation is not None:
@@ -56,28 +57,32 @@ def test_all_of_it_happens() -> None:
 
 
 def _joins_do_not_wait(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(graph_next, "over", lambda graph: {name for name, of in graph.going.items() if of.done})
+    patch.setattr(
+        flow_progress,
+        "finished_steps",
+        lambda graph: {name for name, of in graph.step_progress.items() if of.done},
+    )
 
 
 def _ends_are_taken_and_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(advancing, "_told", lambda flow, stirred: ())
+    patch.setattr(flows_advance, "_read_job_changes", lambda flow, work_items: ())
 
 
 def _nobody_sweeps(patch: pytest.MonkeyPatch) -> None:
-    async def sweep(_: Advancer) -> bool:
+    async def sweep(_: FlowAdvancer) -> bool:
         return False
 
-    patch.setattr(Advancer, "sweep", sweep)
+    patch.setattr(FlowAdvancer, "sweep", sweep)
 
 
 def _any_revision_will_do(patch: pytest.MonkeyPatch) -> None:
     inner = MemoryStore.advance
 
-    async def advance(self: MemoryStore, advances: Sequence[Advance]) -> list[Advanced]:
-        found = [self._shared.records.courses.get((one.kind, one.id)) for one in advances]
+    async def advance(self: MemoryStore, advances: Sequence[Advance]) -> list[AdvanceResult]:
+        found = [self._shared.records.documents.get((one.kind, one.id)) for one in advances]
         current = [
-            one if course is None else msgspec.structs.replace(one, expected=course.revision)
-            for one, course in zip(advances, found, strict=True)
+            one if document is None else msgspec.structs.replace(one, expected=document.revision)
+            for one, document in zip(advances, found, strict=True)
         ]
         return await inner(self, current)
 
@@ -85,32 +90,33 @@ def _any_revision_will_do(patch: pytest.MonkeyPatch) -> None:
 
 
 def _a_retry_repeats_everything(patch: pytest.MonkeyPatch) -> None:
-    def everything(graph: Graph) -> Iterator[tuple[str, int]]:
-        for name, going in graph.going.items():
-            yield from ((name, index) for index in range(going.made))
+    def everything(graph: FlowGraph) -> Iterator[tuple[str, int]]:
+        for name, step_progress in graph.step_progress.items():
+            yield from ((name, index) for index in range(step_progress.made))
 
-    patch.setattr(steering, "to_retry", everything)
+    patch.setattr(cancel_and_retry, "jobs_to_retry", everything)
 
 
 def _a_cancel_stops_nothing(patch: pytest.MonkeyPatch) -> None:
-    def stopped_is_ignored(graph: Graph, most: int) -> list[Any]:
-        return list(graph_next._making(graph))[:most]
+    def stopped_is_ignored(graph: FlowGraph, most: int, tasks: Container[str] | None = None) -> list[Any]:
+        jobs = flow_progress._jobs_to_create(graph)
+        return [job for job in jobs if tasks is None or job.work.task in tasks][:most]
 
-    patch.setattr(advancing, "making", stopped_is_ignored)
+    patch.setattr(flows_advance, "next_jobs", stopped_is_ignored)
 
 
 def _failures_stop_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(graph_state, "is_failing", lambda graph: False)
+    patch.setattr(flow_progress, "is_failing", lambda graph: False)
 
 
 def _flows_are_forgotten_as_they_end(patch: pytest.MonkeyPatch) -> None:
     inner = MemoryStore.advance
 
-    async def advance(self: MemoryStore, advances: Sequence[Advance]) -> list[Advanced]:
+    async def advance(self: MemoryStore, advances: Sequence[Advance]) -> list[AdvanceResult]:
         answers = await inner(self, advances)
         for answer in answers:
-            if answer.done and answer.course is not None and answer.course.state in ENDED:
-                forget(self._shared.records, answer.course)
+            if answer.done and answer.document is not None and answer.document.state in FINAL_FLOW_STATES:
+                forget_document(self._shared.records, answer.document)
         return answers
 
     patch.setattr(MemoryStore, "advance", advance)
@@ -129,15 +135,15 @@ MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
-def test_what_breaks_them_is_found(
+def test_every_flow_mutant_is_found(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutant(monkeypatch)
-    histories = (run_flows(seed, profile) for seed in range(40) for profile in (None, STORMS))
+    histories = (run_flows(seed, profile) for seed in range(150) for profile in (None, STORMS))
     assert any(history.violation is not None for history in histories)
 
 
-def _story(verdict: Verdict) -> str:
+def _story(verdict: SimulationResult) -> str:
     lines = verdict.trace.render().splitlines()
     return "\n".join(
         [

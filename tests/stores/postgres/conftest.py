@@ -1,4 +1,4 @@
-"""Connections to a database of the test's own."""
+"""Connections to the database of a test."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from tidemill.clock import Clock
-from tidemill.stores.postgres.address import Address
-from tidemill.stores.postgres.connection import Connection
+from tidemill.stores.postgres.address import PostgresAddress
+from tidemill.stores.postgres.connection import PostgresConnection
 
-Connect = Callable[..., Awaitable[Connection]]
+Connect = Callable[..., Awaitable[PostgresConnection]]
 
 
 @pytest.fixture
 async def connect(postgres_url: str) -> AsyncIterator[Connect]:
     """Opens connections, and closes them when the test is over."""
-    opened: list[Connection] = []
+    opened: list[PostgresConnection] = []
 
     async def connect(
         url: str = postgres_url, *, schema: str | None = None, clock: Clock | None = None
-    ) -> Connection:
-        connection = Connection(Address.parse(url, schema), clock)
+    ) -> PostgresConnection:
+        connection = PostgresConnection(PostgresAddress.parse(url, schema), clock)
         opened.append(connection)
         await connection.open()
         return connection
@@ -32,5 +32,5 @@ async def connect(postgres_url: str) -> AsyncIterator[Connect]:
 
 
 @pytest.fixture
-async def connection(connect: Connect) -> Connection:
+async def connection(connect: Connect) -> PostgresConnection:
     return await connect()

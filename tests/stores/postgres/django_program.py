@@ -1,4 +1,4 @@
-"""A Django program: settings are made once per process, and other tests have theirs."""
+"""A Django program. It runs in its own process, because Django's settings exist once per process."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from django.conf import settings
 from django.db import connection, connections, transaction
 
 from tidemill.errors import ConfigurationError
-from tidemill.stores.postgres import outside
-from tidemill.stores.postgres.address import Address
+from tidemill.stores.postgres import user_transactions
+from tidemill.stores.postgres.address import PostgresAddress
 
 
 class RolledBackError(Exception):
-    """On purpose."""
+    """Raised to roll back on purpose."""
 
 
 def main(url: str) -> None:
@@ -30,23 +30,25 @@ def main(url: str) -> None:
     }
     settings.configure(DATABASES={"default": database, "lite": {"ENGINE": "django.db.backends.sqlite3"}})
     django.setup()
-    address = Address.parse(url)
+    address = PostgresAddress.parse(url)
     for name, given in (("proxy", connection), ("wrapper", connections["default"]), ("alias", "default")):
         try:
             with transaction.atomic():
-                outside.send_sync(given, address, (f"{name} rolled back", "t", "{}", "{}"))
+                user_transactions.insert_arrival_sync(
+                    given, address, (f"{name} rolled back", "t", "{}", "{}")
+                )
                 raise RolledBackError  # noqa: TRY301 - what a caller would do
         except RolledBackError:
             pass
         with transaction.atomic():
-            outside.send_sync(given, address, (name, "t", "{}", "{}"))
+            user_transactions.insert_arrival_sync(given, address, (name, "t", "{}", "{}"))
     for refused in ("lite", connections["lite"]):
         try:
-            outside.send_sync(refused, address, ("lite", "t", "{}", "{}"))
+            user_transactions.insert_arrival_sync(refused, address, ("lite", "t", "{}", "{}"))
         except ConfigurationError as error:
             print(error)
     try:
-        asyncio.run(outside.send("default", address, ("async", "t", "{}", "{}")))
+        asyncio.run(user_transactions.insert_arrival("default", address, ("async", "t", "{}", "{}")))
     except ConfigurationError as error:
         print(error)
     connections.close_all()

@@ -1,4 +1,4 @@
-"""P20: how long a claim stood behind the lock of steps, by the server's clock."""
+"""A claim reports how long it waited for other engine transactions, by the server's clock (P20)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import time
 import asyncpg
 import pytest
 
-from tidemill.core.claims import Claimed, ClaimRequest, Settlement, Share
-from tidemill.core.job import Group, NewJob
+from tidemill.core.claims import ClaimedJob, ClaimRequest, QueueShare, Settlement
+from tidemill.core.feedback import UsageReport
+from tidemill.core.jobs import JobGroup, NewJob
 from tidemill.core.limits import Limit
 from tidemill.core.needs import Need
-from tidemill.core.outcomes import Release
+from tidemill.core.outcomes import JobRelease
 from tidemill.core.pools import PoolSettings
-from tidemill.core.spending import Spent
 from tidemill.stores.postgres import PostgresStore
 
 LOCK = "SELECT pg_advisory_xact_lock('tidemill.jobs'::regclass::oid::bigint)"
@@ -22,26 +22,26 @@ WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT gra
 
 
 def request(number: int) -> ClaimRequest:
-    return ClaimRequest(worker="w", number=number, shares=(Share("q", 1),), limit=1, lease=30.0)
+    return ClaimRequest(worker="w", number=number, shares=(QueueShare("q", 1),), limit=1, lease=30.0)
 
 
-async def _claimed(store: PostgresStore, held: Claimed | None) -> float | None:
-    """With the settlement of a job that was held, or without."""
+async def _claimed(store: PostgresStore, held: ClaimedJob | None) -> float | None:
+    """Claims, with the settlement of `held` if given, and returns the reported wait."""
     if held is None:
         return (await store.claim(request(2))).waited
-    settlement = Settlement(held.id, held.fence, held.claim, Release(), Spent(made=False))
+    settlement = Settlement(held.id, held.fence, held.claim, JobRelease(), UsageReport(made=False))
     claims = (await store.settle([settlement], request(2))).claims
     return None if claims is None else claims.waited
 
 
 @pytest.mark.parametrize("settles", [False, True])
-async def test_p20_a_claim_tells_how_long_it_waited_for_its_turn(postgres_url: str, settles: bool) -> None:
+async def test_p20_a_claim_reports_how_long_it_waited_for_its_turn(postgres_url: str, settles: bool) -> None:
     store = await PostgresStore(postgres_url).open()
     other, watcher = await asyncpg.connect(postgres_url), await asyncpg.connect(postgres_url)
     try:
         await store.declare_pools({"p": PoolSettings(limits=(Limit.requests(9, per="minute"),))})
         jobs = [NewJob(id=id_, task="t", payload=b"{}", needs=(Need("p"),)) for id_ in "ab"]
-        await store.insert([Group("q", tuple(jobs))])
+        await store.insert([JobGroup("q", tuple(jobs))])
         first = await store.claim(request(1))
         assert first.waited is not None
         [held] = first.jobs
@@ -49,7 +49,7 @@ async def test_p20_a_claim_tells_how_long_it_waited_for_its_turn(postgres_url: s
         await other.execute(LOCK)
         claiming = asyncio.ensure_future(_claimed(store, held if settles else None))
         began = time.monotonic()
-        while not await watcher.fetchval(WAITING):  # noqa: ASYNC110 - the server tells nobody
+        while not await watcher.fetchval(WAITING):  # noqa: ASYNC110 - the server sends no event
             await asyncio.sleep(0)
         seen = time.monotonic()
         await watcher.execute("SELECT pg_sleep(0.3)")

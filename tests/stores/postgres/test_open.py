@@ -1,4 +1,4 @@
-"""S1: a server or a schema that cannot be used is named, with what to do; secrets are not."""
+"""An unusable server or schema is reported with what to do, without secrets (S1)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from tidemill.errors import (
     StoreUnavailable,
     TidemillError,
 )
-from tidemill.stores.postgres import links, migrations, upkeep
-from tidemill.stores.postgres.address import Address
-from tidemill.stores.postgres.connection import Connection
+from tidemill.stores.postgres import administration, connection_pool, migrations
+from tidemill.stores.postgres.address import PostgresAddress
+from tidemill.stores.postgres.connection import PostgresConnection
 
 if TYPE_CHECKING:
     from tests.servers.postgres import Postgres
     from tests.servers.redis import Redis
+
 
 Role = Callable[[str], object]
 """Changes the settings of a user."""
@@ -33,8 +34,8 @@ SECRET = "s3cret%2Fword"  # noqa: S105 - a wrong one
 
 
 async def opening(url: str, schema: str | None = None) -> TidemillError:
-    """What is said instead of opening."""
-    connection = Connection(Address.parse(url, schema), None)
+    """Returns the error of an attempt to open the store."""
+    connection = PostgresConnection(PostgresAddress.parse(url, schema), None)
     with pytest.raises(TidemillError) as raised:
         await connection.open()
     await connection.close()
@@ -91,10 +92,8 @@ def role(postgres_server: Postgres, postgres_url: str) -> Iterator[Role]:
         client.execute("DROP SCHEMA tidemill CASCADE; DROP ROLE humble")
 
 
-async def test_what_a_role_is_set_to_is_not_in_the_way(
-    role: Role, postgres_url: str, connect: Connect
-) -> None:
-    """An administrator may have meant people."""
+async def test_settings_of_the_role_do_not_matter(role: Role, postgres_url: str, connect: Connect) -> None:
+    """An administrator may have set them for people."""
     role("SET statement_timeout = '1ms'")
     role("SET lock_timeout = '1ms'")
     role("SET standard_conforming_strings = off")
@@ -102,7 +101,7 @@ async def test_what_a_role_is_set_to_is_not_in_the_way(
     role("SET search_path = nowhere")
     connection = await connect(postgres_url.replace("postgres@", "humble@"))
     await connection.fetch("SELECT pg_sleep(0.005)")
-    assert (await upkeep.describe(connection)).kind == "postgresql"
+    assert (await administration.describe(connection)).kind == "postgresql"
     await connection.close()
 
 
@@ -114,10 +113,10 @@ async def test_no_connection_left(role: Role, postgres_url: str) -> None:
 
 
 async def test_something_else_listens(redis_server: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "CONNECT_PATIENCE", 0.3)
+    monkeypatch.setattr(connection_pool, "CONNECT_TIMEOUT_SECONDS", 0.3)
     error = await opening(f"postgresql://someone:{SECRET}@127.0.0.1:{redis_server.port}/tests")
     assert isinstance(error, StoreUnavailable)
-    assert "cannot be reached (nobody greeted within 0.3 s); check host and port" in str(error)
+    assert "cannot be reached (no server answered within 0.3 s); check host and port" in str(error)
 
 
 async def test_a_database_that_may_only_be_read(postgres_server: Postgres, postgres_url: str) -> None:
@@ -133,8 +132,8 @@ async def test_a_database_that_may_only_be_read(postgres_server: Postgres, postg
 
 
 async def test_a_server_that_is_too_old(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no old server to ask; a new demand makes this one old."""
-    monkeypatch.setattr(migrations, "OLDEST_SERVER", 99)
+    """No old server is available; a higher required version makes this one too old."""
+    monkeypatch.setattr(migrations, "OLDEST_SERVER_VERSION", 99)
     error = await opening(postgres_url)
     assert isinstance(error, ConfigurationError)
     assert "Tidemill needs 99 or newer" in str(error)
@@ -151,7 +150,7 @@ async def test_a_strange_encoding(postgres_server: Postgres) -> None:
     assert "encoding LATIN1; create one with ENCODING 'UTF8'" in str(error)
 
 
-async def test_a_schema_that_is_too_new_or_somebody_elses(connect: Connect, postgres_url: str) -> None:
+async def test_a_newer_schema_and_foreign_tables_are_refused(connect: Connect, postgres_url: str) -> None:
     connection = await connect()
     await connection.fetch("INSERT INTO tidemill.migrations (version) VALUES (9000)")
     error = await opening(postgres_url)
@@ -170,14 +169,14 @@ async def test_tls_that_the_server_does_not_have(postgres_url: str) -> None:
     assert "the server offers no TLS; set ssl = on there, or take sslmode out of the URL" in str(error)
 
 
-async def test_an_option_nobody_knows(postgres_url: str) -> None:
+async def test_an_unknown_option_is_refused(postgres_url: str) -> None:
     error = await opening(postgres_url + "?shema=jobs")
     assert isinstance(error, ConfigurationError)
     assert "shema" in str(error)
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("postgresql://u:p@h/d?schema=Big", "schema='Big' cannot be used"),
         ("postgresql://u:p@h/d?schema=pg_x", "schema='pg_x' cannot be used"),
@@ -191,18 +190,18 @@ async def test_an_option_nobody_knows(postgres_url: str) -> None:
         ("postgresql://u:p@h:s3cret/d", "as %40, %2F"),
     ],
 )
-def test_urls_that_cannot_be_read(url: str, said: str) -> None:
+def test_urls_that_cannot_be_read(url: str, message: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
-        Address.parse(url)
-    assert said in str(raised.value)
+        PostgresAddress.parse(url)
+    assert message in str(raised.value)
     assert "s3cret" not in str(raised.value)
 
 
 async def test_many_may_open_an_empty_database_at_once(connect: Connect) -> None:
-    """The migrations run once, whoever comes first."""
+    """The migrations run once."""
     every = await asyncio.gather(*(connect() for _ in range(8)))
     rows = await every[0].fetch("SELECT version FROM tidemill.migrations")
-    assert max(row["version"] for row in rows) == migrations.newest()
+    assert max(row["version"] for row in rows) == migrations.newest_version()
 
 
 async def test_two_schemas_of_a_database_are_two_stores(connect: Connect) -> None:
@@ -212,7 +211,7 @@ async def test_two_schemas_of_a_database_are_two_stores(connect: Connect) -> Non
 
 
 def test_a_missing_extra_is_named() -> None:
-    """Whoever did not install it gets the line to run, and only when the URL asks for it."""
+    """The error names the command to run, and only appears if the URL needs the extra."""
     program = (
         "import sys; sys.modules['asyncpg'] = None\n"
         "from tidemill import Tidemill\n"

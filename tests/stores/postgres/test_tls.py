@@ -1,4 +1,4 @@
-"""TLS as a URL asks for it, and what is said of a certificate that is not trusted (S1)."""
+"""TLS options of the URL, and the error for an untrusted certificate (S1)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def authority(folder: Path) -> Certificate:
 
 @pytest.fixture(scope="module")
 def url(authority: Certificate, folder: Path) -> Iterator[str]:
-    """Of a server that speaks TLS. It reads its key as its own user, and only if nobody else can."""
+    """Returns the URL of a server with TLS. The server reads its key as its own user, and only if no other
+    user can."""
     if UNPRIVILEGED is not None:
         folder.chmod(0o755)
         for file in folder.iterdir():
@@ -65,7 +66,7 @@ async def test_no_authority(url: str, tmp_path: Path, monkeypatch: pytest.Monkey
     assert "sslrootcert= names the authority's file" in str(error)
 
 
-async def test_a_mode_nobody_knows(url: str) -> None:
+async def test_an_unknown_sslmode_is_refused(url: str) -> None:
     error = await opening(f"{url}?sslmode=verify")
     assert isinstance(error, ConfigurationError)
     assert "must be one of: disable" in str(error)

@@ -1,4 +1,4 @@
-"""Jobs that commit with a caller's rows, and rows that commit with a job's end (X1 to X4)."""
+"""Jobs that commit with a caller's rows, and rows that commit with a job's outcome (X1 to X4)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ import psycopg
 import pytest
 
 from tidemill import Context, Limit, Retry, Tidemill, Unique
-from tidemill.client.handle import JobHandle
-from tidemill.client.inside import ArrivingHandle
-from tidemill.contract.jobs import Extended
-from tidemill.core.claims import ClaimRequest, Heartbeat, Share
+from tidemill.client.job_handle import JobHandle
+from tidemill.client.task import ArrivalHandle
+from tidemill.contract.jobs import ExtendResult
+from tidemill.core.claims import ClaimRequest, Heartbeat, QueueShare
 from tidemill.core.states import State
 from tidemill.errors import ConfigurationError, InvalidJob, JobFailed, JobNotFound
 from tidemill.stores.postgres import PostgresStore
@@ -27,7 +27,7 @@ from tidemill.stores.postgres import PostgresStore
 
 @pytest.fixture
 async def app(postgres_url: str) -> AsyncIterator[Tidemill]:
-    """An application, and a table of its own in the same database."""
+    """An application, and a table in the same database."""
     theirs = await asyncpg.connect(postgres_url)
     await theirs.execute("CREATE TABLE public.rows (n int)")
     await theirs.close()
@@ -60,7 +60,7 @@ async def written(url: str) -> list[int]:
         return [row["n"] for row in await connection.fetch("SELECT n FROM public.rows ORDER BY n")]
 
 
-# -- sending
+# -- enqueue
 
 
 async def test_x1_a_job_commits_or_vanishes_with_the_callers_rows(app: Tidemill, postgres_url: str) -> None:
@@ -108,12 +108,12 @@ async def test_x1_plain_sql_and_a_request_that_cannot_be_a_job(app: Tidemill, po
     async with connected(postgres_url) as connection, working(app):
         good = await connection.fetchval("""SELECT tidemill.enqueue('add', '{"a": 2, "b": 3}')""")
         bad = await connection.fetchval("""SELECT tidemill.enqueue('add', '{"a": "two", "b": 3}')""")
-        assert await ArrivingHandle[int](app.client, good).result(timeout=10) == 5
+        assert await ArrivalHandle[int](app.client, good).result(timeout=10) == 5
         with pytest.raises(JobFailed, match=r"payload: .*a"):
-            await ArrivingHandle[int](app.client, bad).result(timeout=10)
+            await ArrivalHandle[int](app.client, bad).result(timeout=10)
 
 
-async def test_x3_where_it_cannot_be(app: Tidemill, postgres_url: str) -> None:
+async def test_x3_other_stores_refuse_a_caller_transaction(app: Tidemill, postgres_url: str) -> None:
     elsewhere = Tidemill("memory://")
 
     @elsewhere.task(name="there")
@@ -131,18 +131,18 @@ async def test_x3_where_it_cannot_be(app: Tidemill, postgres_url: str) -> None:
                 await (await there.enqueue(1)).result(timeout=10)
 
 
-# -- ending
+# -- settle
 
 
 async def write_row(ctx: Context, n: int) -> int:
-    """At the top of a module: a job with a crash on record is looked for by name."""
+    """At module level: a child process imports the handler of a crashed job by name."""
     async with ctx.transaction() as tx:
         await tx.connection.execute("INSERT INTO public.rows VALUES ($1)", n)
         tx.done(n * 10)
     return n * 10
 
 
-async def test_x4_rows_and_the_end_of_the_job_commit_together(app: Tidemill, postgres_url: str) -> None:
+async def test_x4_rows_and_the_settlement_commit_together(app: Tidemill, postgres_url: str) -> None:
     write = app.task(name="write")(write_row)
     sent = await write.enqueue(1)
     async with working(app):
@@ -152,8 +152,8 @@ async def test_x4_rows_and_the_end_of_the_job_commit_together(app: Tidemill, pos
     assert not await app.store.attempts(sent.id)
 
 
-async def test_x4_what_raises_in_it_leaves_nothing(app: Tidemill, postgres_url: str) -> None:
-    """Neither rows nor an end: the next attempt begins anew. The error is the handler's own."""
+async def test_x4_an_exception_in_the_transaction_leaves_no_rows(app: Tidemill, postgres_url: str) -> None:
+    """No rows and no outcome: the next attempt starts from the beginning. The error is the handler's own."""
 
     @app.task(name="write", retry=Retry(attempts=2, first=0))
     async def write(ctx: Context) -> None:
@@ -171,15 +171,15 @@ async def test_x4_what_raises_in_it_leaves_nothing(app: Tidemill, postgres_url: 
     assert first.error.type.endswith("DivisionByZeroError")
 
 
-async def test_x4_the_end_stands_whatever_the_handler_does_after_it(
+async def test_x4_the_rest_of_the_handler_does_not_change_the_outcome(
     app: Tidemill, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also when a heartbeat finds the job done while its handler still runs: it is not cancelled."""
+    """Also if a heartbeat finds the job done while its handler still runs: the handler is not cancelled."""
     committed, go_on, ends = asyncio.Event(), asyncio.Event(), list[str]()
     loop, extend = asyncio.get_running_loop(), PostgresStore.extend
-    beats: asyncio.Queue[Extended] = asyncio.Queue()
+    beats: asyncio.Queue[ExtendResult] = asyncio.Queue()
 
-    async def extend_and_tell(self: PostgresStore, heartbeat: Heartbeat) -> Extended:
+    async def extend_and_tell(self: PostgresStore, heartbeat: Heartbeat) -> ExtendResult:
         extended = await extend(self, heartbeat)
         loop.call_soon_threadsafe(beats.put_nowait, extended)
         return extended
@@ -206,7 +206,7 @@ async def test_x4_the_end_stands_whatever_the_handler_does_after_it(
         await committed.wait()
         while sent.id not in (await beats.get()).lost:
             pass
-        await beats.get()  # whoever is to be cancelled by the one before is so by the next
+        await beats.get()  # a job that the first heartbeat marks for cancelling is cancelled by the next
         go_on.set()
     assert ends == ["went on"]
     job = await sent.status()
@@ -215,10 +215,10 @@ async def test_x4_the_end_stands_whatever_the_handler_does_after_it(
 
 
 @pytest.mark.parametrize("inside", [False, True])
-async def test_x4_i6_who_lost_the_job_writes_nothing(
+async def test_x4_i6_a_worker_that_lost_the_job_writes_nothing(
     app: Tidemill, postgres_url: str, *, inside: bool
 ) -> None:
-    """Before the block or in it. Whoever takes the job away waits for nobody."""
+    """Lost before the block or inside it. The operator who cancels the job does not wait."""
     begun, lost = asyncio.Event(), asyncio.Event()
 
     async def lose() -> None:
@@ -240,7 +240,7 @@ async def test_x4_i6_who_lost_the_job_writes_nothing(
         job = await sent.status()
         assert job.worker is not None
         other = await PostgresStore(postgres_url).open()
-        await other.pause("default")  # first, or the worker that lost it is given it again
+        await other.pause("default")  # first, or the worker that lost it claims it again
         await other.reclaim([job.worker])
         await other.close()
         lost.set()
@@ -248,9 +248,11 @@ async def test_x4_i6_who_lost_the_job_writes_nothing(
     assert not await written(postgres_url)
 
 
-async def test_x4_nothing_that_takes_its_time_is_done_in_it(app: Tidemill, postgres_url: str) -> None:
+async def test_x4_calls_and_steps_are_refused_inside_the_transaction(
+    app: Tidemill, postgres_url: str
+) -> None:
     metered = app.pool("metered", Limit.requests(10, per="second"))
-    said: list[str] = []
+    messages: list[str] = []
 
     async def call() -> int:
         raise AssertionError
@@ -262,7 +264,7 @@ async def test_x4_nothing_that_takes_its_time_is_done_in_it(app: Tidemill, postg
             for attempted in (lambda: ctx.spend(metered), ctx.transaction):
                 with pytest.raises(ConfigurationError) as refused:
                     await attempted().__aenter__()
-                said.append(str(refused.value))
+                messages.append(str(refused.value))
             await ctx.step("call", call, paid=True)
 
     sent = await write.enqueue()
@@ -270,11 +272,11 @@ async def test_x4_nothing_that_takes_its_time_is_done_in_it(app: Tidemill, postg
         with pytest.raises(JobFailed, match=r"ctx\.step inside ctx\.transaction\(\)"):
             await sent.result(timeout=10)
     assert not await written(postgres_url)
-    assert [line.split(" ")[0] for line in said] == ["ctx.spend", "ctx.transaction"]
+    assert [line.split(" ")[0] for line in messages] == ["ctx.spend", "ctx.transaction"]
 
 
-async def test_x4_a_job_with_a_crash_on_record_may_use_it(app: Tidemill, postgres_url: str) -> None:
-    """The application is no variable of a module, so no child finds it: the job runs in the worker."""
+async def test_x4_a_job_that_crashed_before_may_use_the_transaction(app: Tidemill, postgres_url: str) -> None:
+    """The application is a local variable, so no child can import it: the job runs in the worker."""
     write = app.task(name="write")(write_row)
     sent = await write.enqueue(4)
     await make_suspect(app)
@@ -308,7 +310,7 @@ async def write(ctx: Context, n: int) -> int:
 async def test_x4_a_transaction_commits_in_a_child_process(
     app: Tidemill, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n: int
 ) -> None:
-    """Of an application that the child finds by import. The handler runs once."""
+    """Uses an application that the child can import. The handler runs once."""
     notes = tmp_path / "notes"
     (tmp_path / "ends_in_child.py").write_text(APPLICATION.format(url=postgres_url, notes=str(notes)))
     monkeypatch.syspath_prepend(tmp_path)
@@ -328,6 +330,6 @@ async def test_x4_a_transaction_commits_in_a_child_process(
 
 
 async def make_suspect(app: Tidemill) -> None:
-    request = ClaimRequest(worker="dead", number=1, shares=(Share("default", 1),), limit=1, lease=60.0)
+    request = ClaimRequest(worker="dead", number=1, shares=(QueueShare("default", 1),), limit=1, lease=60.0)
     assert (await app.store.claim(request)).jobs
     await app.store.reclaim(["dead"])

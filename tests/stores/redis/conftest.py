@@ -1,4 +1,4 @@
-"""A shard of the test's own: the store on it, in virtual time, and handles below it."""
+"""A shard per test: a store in virtual time on it, and handles below the store."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import pytest
 from tests.servers.redis import redis_programs
 from tidemill.clock import Clock
 from tidemill.stores.redis import RedisStore
-from tidemill.stores.redis.address import parse
-from tidemill.stores.redis.handle import Handle
+from tidemill.stores.redis.address import parse_url
+from tidemill.stores.redis.handle import RedisHandle
 from tidemill.stores.redis.shard import Shard
 from tidemill.testing import ManualClock
 
-Connect = Callable[..., Awaitable[Handle]]
+Connect = Callable[..., Awaitable[RedisHandle]]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs the tests of this folder on every installed server: servers differ in texts and in memory."""
+    """Runs the tests of this folder on every installed server, because messages and memory use differ."""
     if "redis_server" in metafunc.fixturenames and len(programs := redis_programs()) > 1:
         names = [program.name for program in programs]
         metafunc.parametrize("redis_server", programs, ids=names, indirect=True, scope="session")
@@ -38,13 +38,13 @@ async def store(redis_url: str, redis_prefix: str, clock: ManualClock) -> AsyncI
 
 @pytest.fixture
 async def connect(redis_url: str, redis_prefix: str) -> AsyncIterator[Connect]:
-    """Opens handles, and closes them when the test is over."""
-    opened: list[Handle] = []
+    """Opens handles, and closes them after the test."""
+    opened: list[RedisHandle] = []
 
     async def connect(
         url: str = redis_url, *, clock: Clock | None = None, skew: Callable[[], float] | None = None
-    ) -> Handle:
-        handle = Handle(parse(url, redis_prefix), clock, skew)
+    ) -> RedisHandle:
+        handle = RedisHandle(parse_url(url, redis_prefix), clock, skew)
         opened.append(handle)
         await handle.open()
         return handle
@@ -55,10 +55,10 @@ async def connect(redis_url: str, redis_prefix: str) -> AsyncIterator[Connect]:
 
 
 @pytest.fixture
-async def handle(connect: Connect) -> Handle:
+async def handle(connect: Connect) -> RedisHandle:
     return await connect()
 
 
 @pytest.fixture
-def shard(handle: Handle) -> Shard:
+def shard(handle: RedisHandle) -> Shard:
     return handle.shard

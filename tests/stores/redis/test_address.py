@@ -1,62 +1,62 @@
-"""What a Redis URL says, and what is said of one that cannot be."""
+"""Parsing of Redis URLs, and the errors for wrong ones."""
 
 from __future__ import annotations
 
 import pytest
 
 from tidemill.errors import ConfigurationError
-from tidemill.stores.redis.address import Login, Node, parse
+from tidemill.stores.redis.address import RedisLogin, RedisNode, parse_url
 from tidemill.tls import TlsFiles
 
 
 def test_one_server() -> None:
-    address = parse("redis://ann:s%40crt@example.org:7000/3?prefix=shop&timeout=2.5")
-    assert address.nodes == (Node("example.org", 7000),)
-    assert (address.login, address.db, address.timeout) == (Login("ann", "s@crt"), 3, 2.5)
+    address = parse_url("redis://ann:s%40crt@example.org:7000/3?prefix=shop&timeout=2.5")
+    assert address.nodes == (RedisNode("example.org", 7000),)
+    assert (address.login, address.db, address.timeout) == (RedisLogin("ann", "s@crt"), 3, 2.5)
     assert address.root == "{shop}:"
     assert address.tls is None
 
 
-def test_what_is_usual_needs_no_saying() -> None:
-    address = parse("redis://localhost")
-    assert address.nodes == (Node("localhost", 6379),)
+def test_default_values_are_left_out_of_the_text() -> None:
+    address = parse_url("redis://localhost")
+    assert address.nodes == (RedisNode("localhost", 6379),)
     assert (address.db, address.root, address.timeout) == (0, "{tidemill}:", 5.0)
 
 
 def test_ipv6() -> None:
-    assert parse("redis://[::1]:7000").nodes == (Node("::1", 7000),)
-    assert str(parse("redis://[::1]:7000")) == "redis://[::1]:7000"
+    assert parse_url("redis://[::1]:7000").nodes == (RedisNode("::1", 7000),)
+    assert str(parse_url("redis://[::1]:7000")) == "redis://[::1]:7000"
 
 
 def test_a_password_without_a_user() -> None:
-    assert parse("redis://:secret@h").login == Login("", "secret")
+    assert parse_url("redis://:secret@h").login == RedisLogin("", "secret")
 
 
 def test_tls_is_verified_unless_the_url_says_no() -> None:
-    assert parse("rediss://h").tls == TlsFiles()
+    assert parse_url("rediss://h").tls == TlsFiles()
     with pytest.raises(ConfigurationError, match=r"a Unix socket has no TLS; write redis\+unix://"):
-        parse("rediss+unix:///run/redis.sock")
-    assert parse("rediss://h?ca=/a.pem&cert=/c.pem&key=/k.pem&verify=no").tls == TlsFiles(
+        parse_url("rediss+unix:///run/redis.sock")
+    assert parse_url("rediss://h?ca=/a.pem&cert=/c.pem&key=/k.pem&verify=no").tls == TlsFiles(
         "/a.pem", "/c.pem", "/k.pem", verify=False
     )
 
 
 def test_sentinels() -> None:
-    address = parse("redis+sentinel://:pw@a,b:26380/main/2?sentinel_password=other")
-    assert address.nodes == (Node("a", 26379), Node("b", 26380))
-    assert (address.found, address.service, address.db) == ("sentinel", "main", 2)
-    assert (address.login, address.sentinel_login) == (Login("", "pw"), Login("", "other"))
-    assert parse("rediss+sentinel://a/main").tls == TlsFiles()
+    address = parse_url("redis+sentinel://:pw@a,b:26380/main/2?sentinel_password=other")
+    assert address.nodes == (RedisNode("a", 26379), RedisNode("b", 26380))
+    assert (address.discovery, address.service, address.db) == ("sentinel", "main", 2)
+    assert (address.login, address.sentinel_login) == (RedisLogin("", "pw"), RedisLogin("", "other"))
+    assert parse_url("rediss+sentinel://a/main").tls == TlsFiles()
 
 
 def test_cluster() -> None:
-    address = parse("redis+cluster://a:7000,b:7001?prefix=shop")
-    assert (address.found, address.nodes) == ("cluster", (Node("a", 7000), Node("b", 7001)))
+    address = parse_url("redis+cluster://a:7000,b:7001?prefix=shop")
+    assert (address.discovery, address.nodes) == ("cluster", (RedisNode("a", 7000), RedisNode("b", 7001)))
 
 
 def test_a_socket() -> None:
-    address = parse("redis+unix:///run/redis.sock?db=2")
-    assert (address.nodes, address.db) == ((Node(path="/run/redis.sock"),), 2)
+    address = parse_url("redis+unix:///run/redis.sock?db=2")
+    assert (address.nodes, address.db) == ((RedisNode(path="/run/redis.sock"),), 2)
     assert str(address) == "redis+unix:///run/redis.sock/2"
 
 
@@ -69,7 +69,7 @@ def test_a_socket() -> None:
     ],
 )
 def test_no_secret_is_shown(url: str) -> None:
-    address = parse(url)
+    address = parse_url(url)
     assert "hunter2" not in f"{address} {address!r}"
 
 
@@ -101,13 +101,13 @@ def test_no_secret_is_shown(url: str) -> None:
         ("redis+unix://u:p?s3cret@/run/redis.sock", "as %40, %2F"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_remedy(url: str, says: str) -> None:
+def test_invalid_urls_are_refused_with_a_remedy(url: str, says: str) -> None:
     with pytest.raises(ConfigurationError, match=r"^url \(") as refused:
-        parse(url)
+        parse_url(url)
     assert says in str(refused.value)
     assert "s3cret" not in str(refused.value)
 
 
 def test_an_at_sign_in_a_password_is_no_harm() -> None:
-    address = parse("redis://ann:p@ss@h:7000")
-    assert (address.login, address.nodes) == (Login("ann", "p@ss"), (Node("h", 7000),))
+    address = parse_url("redis://ann:p@ss@h:7000")
+    assert (address.login, address.nodes) == (RedisLogin("ann", "p@ss"), (RedisNode("h", 7000),))

@@ -1,4 +1,4 @@
-"""J1: the reply to what was written is lost on the way. Whoever says the same again changes nothing."""
+"""J1: the reply to a write is lost. Sending the same call again changes nothing."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pytest
 from tests.servers.program import HOST
 from tests.servers.proxy import Proxy
 from tests.servers.redis import Redis
-from tidemill.core.claims import ClaimRequest, Settlement, Share
-from tidemill.core.job import Group, NewJob
+from tidemill.core.claims import ClaimRequest, QueueShare, Settlement
+from tidemill.core.jobs import JobGroup, NewJob
 from tidemill.core.limits import Limit
 from tidemill.core.needs import Need
-from tidemill.core.outcomes import Answer, Done
+from tidemill.core.outcomes import Success, WriteAnswer
 from tidemill.core.pools import PoolSettings
-from tidemill.core.queues import Verdict
+from tidemill.core.queues import InsertVerdict
 from tidemill.core.states import State
-from tidemill.core.uniqueness import Unique
+from tidemill.core.unique_keys import Unique
 from tidemill.errors import StoreUnavailable
 from tidemill.stores.redis import RedisStore
-from tidemill.stores.redis.scripts import Script
+from tidemill.stores.redis.scripts import LuaScript
 from tidemill.stores.redis.shard import Shard
 
-Lose = Callable[[str, Callable[[], Awaitable[Any]]], Awaitable[None]]
+LoseReply = Callable[[str, Callable[[], Awaitable[Any]]], Awaitable[None]]
 
 
 @pytest.fixture
@@ -42,14 +42,14 @@ async def store(proxy: Proxy, redis_prefix: str) -> AsyncIterator[RedisStore]:
 
 
 @pytest.fixture
-def lose(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Lose:
-    """Runs a verb, and cuts the connection when that script of it has done its work."""
+def lose_reply(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> LoseReply:
+    """Runs a verb and cuts the connection after the named script has run."""
     run = Shard.run
 
-    async def lose(script: str, verb: Callable[[], Awaitable[Any]]) -> None:
+    async def lose_reply(script: str, verb: Callable[[], Awaitable[Any]]) -> None:
         lost: list[Any] = []
 
-        async def cut(shard: Shard, given: Script, *args: Any, **options: Any) -> Any:
+        async def cut(shard: Shard, given: LuaScript, *args: Any, **options: Any) -> Any:
             if given.name == script and not lost:
                 lost.append(proxy.cut_after(0))
             return await run(shard, given, *args, **options)
@@ -57,39 +57,39 @@ def lose(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Lose:
         with monkeypatch.context() as patch:
             patch.setattr(Shard, "run", cut)
             if script == "commit":
-                with pytest.raises(StoreUnavailable, match="may or may not be done"):
+                with pytest.raises(StoreUnavailable, match="may or may not have been executed"):
                     await verb()
             else:
                 await verb()
         assert lost, "the script was not run"
         assert lost[0].done()
 
-    return lose
+    return lose_reply
 
 
 KINDS: list[dict[str, Any]] = [{}, {"key": "k"}, {"needs": (Need("m"),)}, {"unique": Unique("u")}]
 
 
 @pytest.mark.parametrize("options", KINDS)
-async def test_j1_every_verb_of_a_jobs_life_is_said_twice(
-    store: RedisStore, lose: Lose, options: dict[str, Any]
+async def test_j1_every_verb_of_a_job_can_be_repeated(
+    store: RedisStore, lose_reply: LoseReply, options: dict[str, Any]
 ) -> None:
-    groups = [Group("q", (NewJob(id="1", task="t", payload=b"1", **options),))]
-    request = ClaimRequest(worker="w", number=1, limit=2, lease=30.0, shares=(Share("q", 2),))
+    groups = [JobGroup("q", (NewJob(id="1", task="t", payload=b"1", **options),))]
+    request = ClaimRequest(worker="w", number=1, limit=2, lease=30.0, shares=(QueueShare("q", 2),))
 
-    await lose("commit" if options else "insert_one", lambda: store.insert(groups))
+    await lose_reply("commit" if options else "insert_one", lambda: store.insert(groups))
     ((inserted,),) = await store.insert(groups)
-    assert (inserted.verdict, inserted.id) == (Verdict.ACCEPTED, "1")
+    assert (inserted.verdict, inserted.id) == (InsertVerdict.ACCEPTED, "1")
     assert await store.counts() == {"q": {State.READY: 1}}
 
     in_lane = "key" in options or "needs" in options
-    await lose("commit" if in_lane else "claim", lambda: store.claim(request))
+    await lose_reply("commit" if in_lane else "claim", lambda: store.claim(request))
     (held,) = (await store.claim(request)).jobs
     assert await store.counts() == {"q": {State.RUNNING: 1}}
 
-    ends = [Settlement(held.id, held.fence, held.claim, Done())]
-    await lose("commit" if in_lane else "settle", lambda: store.settle(ends))
-    assert (await store.settle(ends)).answers == [Answer.AGAIN]
+    ends = [Settlement(held.id, held.fence, held.claim, Success())]
+    await lose_reply("commit" if in_lane else "settle", lambda: store.settle(ends))
+    assert (await store.settle(ends)).answers == [WriteAnswer.AGAIN]
     assert await store.counts() == {"q": {State.DONE: 1}}
     assert await store.check() == ()
     assert [view.reservations for view in await store.pools()] == [0]

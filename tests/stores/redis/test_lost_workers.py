@@ -1,4 +1,4 @@
-"""S12: a worker whose connections were lost goes on in every part: claims, heartbeats, wake-ups."""
+"""S12: a worker that lost its connections recovers in every part: claims, heartbeats, wake-ups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidemill import Context, Tidemill
 
 
 async def test_s12_i7_heartbeats_come_back_with_the_connection(redis_url: str, redis_server: Redis) -> None:
-    """One that cannot park its listener was woken at once, parked it again, and let nobody else run."""
+    """A worker that could not arm its listener woke at once, armed again, and starved all other tasks."""
     app = Tidemill(redis_url)
 
     @app.task(name="says", queue="q")

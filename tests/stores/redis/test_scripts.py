@@ -1,4 +1,4 @@
-"""What scripts cost, and that they come back when the server forgets them."""
+"""The cost of scripts, and their reload after the server has flushed them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.servers.redis import Redis
-from tidemill.core.claims import Claimed, ClaimRequest, Settlement, Share
-from tidemill.core.job import Group, NewJob
-from tidemill.core.outcomes import Done
+from tidemill.core.claims import ClaimedJob, ClaimRequest, QueueShare, Settlement
+from tidemill.core.jobs import JobGroup, NewJob
+from tidemill.core.outcomes import Success
 from tidemill.core.states import State
 from tidemill.stores.redis import RedisStore
-from tidemill.stores.redis.bounds import JOBS
+from tidemill.stores.redis.shard import MAX_JOBS_PER_SCRIPT
 
 PAYLOAD = b'{"text":"' + b"a" * 197 + b'"}'
 
@@ -25,20 +25,20 @@ async def store(redis_url: str, redis_prefix: str) -> AsyncIterator[RedisStore]:
     await opened.close()
 
 
-def group(*numbers: int, **options: Any) -> Group:
-    return Group("q", tuple(NewJob(id=f"{n:032x}", task="t", payload=PAYLOAD, **options) for n in numbers))
+def group(*numbers: int, **options: Any) -> JobGroup:
+    return JobGroup("q", tuple(NewJob(id=f"{n:032x}", task="t", payload=PAYLOAD, **options) for n in numbers))
 
 
 def request(number: int, limit: int) -> ClaimRequest:
-    return ClaimRequest(worker="w", number=number, limit=limit, lease=30.0, shares=(Share("q", limit),))
+    return ClaimRequest(worker="w", number=number, limit=limit, lease=30.0, shares=(QueueShare("q", limit),))
 
 
-def done(jobs: list[Claimed]) -> list[Settlement]:
-    return [Settlement(job.id, job.fence, job.claim, Done(None)) for job in jobs]
+def done(jobs: list[ClaimedJob]) -> list[Settlement]:
+    return [Settlement(job.id, job.fence, job.claim, Success(None)) for job in jobs]
 
 
-class Commands:
-    """How many the server has run, those of scripts included, but for its own questions."""
+class CommandCounter:
+    """Counts the commands that the server has run, inside scripts as well, except its own queries."""
 
     def __init__(self, server: Redis) -> None:
         self._server = server
@@ -55,25 +55,25 @@ class Commands:
 
 async def test_a_lone_plain_job_takes_ten_commands(store: RedisStore, redis_server: Redis) -> None:
     await store.insert([group(1)])
-    commands = Commands(redis_server)
+    commands = CommandCounter(redis_server)
     await store.insert([group(2)])
     found = commands.run()
     assert found.pop("evalsha") == 1
     assert sum(found.values()) <= 10, found
 
 
-@pytest.mark.parametrize("jobs", [10, JOBS])
+@pytest.mark.parametrize("jobs", [10, MAX_JOBS_PER_SCRIPT])
 async def test_many_plain_jobs_take_as_many_commands_as_few(
     store: RedisStore, redis_server: Redis, jobs: int
 ) -> None:
-    """But for pages, a hundred to each, and records, of which sixteen are read at once."""
+    """Except for pages of a hundred jobs, and for records, of which one command reads sixteen."""
     await store.insert([group(*range(jobs))])
     held = (await store.claim(request(1, jobs))).jobs
     await store.insert([group(*range(jobs, 2 * jobs))])
-    commands = Commands(redis_server)
+    commands = CommandCounter(redis_server)
     await store.settle(done(held), request(2, jobs))
     assert sum(commands.run().values()) <= 45 + 2 * jobs // 16
-    commands = Commands(redis_server)
+    commands = CommandCounter(redis_server)
     await store.insert([group(*range(2 * jobs, 3 * jobs))])
     assert sum(commands.run().values()) <= 20 + 3 * jobs // 100
 
@@ -81,7 +81,7 @@ async def test_many_plain_jobs_take_as_many_commands_as_few(
 async def test_an_idle_claim_is_one_command(store: RedisStore, redis_server: Redis) -> None:
     await store.insert([group(1)])
     await store.settle(done((await store.claim(request(1, 5))).jobs))
-    commands = Commands(redis_server)
+    commands = CommandCounter(redis_server)
     await store.claim(request(2, 5))
     found = commands.run()
     assert found.pop("evalsha") == 1
@@ -89,13 +89,12 @@ async def test_an_idle_claim_is_one_command(store: RedisStore, redis_server: Red
 
 
 async def test_a_ready_job_takes_few_bytes(store: RedisStore, redis_server: Redis) -> None:
-    """With 208 bytes of payload: at most 560 of the memory of Valkey 8 or newer, 640 of Redis 7's.
+    """With a payload of 208 bytes: at most 560 bytes of memory on Valkey 8 or newer, 640 on Redis 7.
 
-    Valkey keeps key, expiry and value in one allocation, Redis 7 in three.
-    """
+    Valkey keeps key, expiry and value in one allocation, Redis 7 in three."""
 
     def used() -> int:
-        """Without the backlog that another test's replica left behind."""
+        """Used memory without the replication backlog that another test's replica left behind."""
         with redis_server.client() as client:
             memory = client.info("memory")
             return int(memory["used_memory"] - memory["mem_replication_backlog"])
@@ -110,9 +109,7 @@ async def test_a_ready_job_takes_few_bytes(store: RedisStore, redis_server: Redi
     assert (used() - before) / jobs <= allowed
 
 
-async def test_scripts_that_are_forgotten_in_the_middle_come_back(
-    store: RedisStore, redis_server: Redis
-) -> None:
+async def test_scripts_flushed_during_a_verb_are_loaded_again(store: RedisStore, redis_server: Redis) -> None:
     for number in range(10):
         await store.insert([group(2 * number, 2 * number + 1), group(100 + number, key="k")])
         with redis_server.client() as client:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemill.core.job import Group, NewJob
+from tidemill.core.jobs import JobGroup, NewJob
 from tidemill.stores.sqlite import SqliteStore
 
 
@@ -19,5 +19,5 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
     await store.close()
 
 
-def group(*ids: str, queue: str = "default", payload: bytes = b"{}") -> Group:
-    return Group(queue, tuple(NewJob(id=name, task="noop", payload=payload) for name in ids))
+def group(*ids: str, queue: str = "default", payload: bytes = b"{}") -> JobGroup:
+    return JobGroup(queue, tuple(NewJob(id=name, task="noop", payload=payload) for name in ids))

@@ -1,4 +1,4 @@
-"""The database file: with which permissions it is created, and what happens when it disappears."""
+"""The database file: its permissions, and what happens when it disappears."""
 
 import asyncio
 import multiprocessing
@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 
 from tests.stores.sqlite.conftest import group
-from tests.web.api.support import Api, shop
-from tests.web.asgi import ask
+from tests.web.api.api_client import ApiClient, shop_app
+from tests.web.asgi_client import send_request
 from tidemill import Tidemill
 from tidemill.app.stores import make_store
 from tidemill.clock import SystemClock, SystemEntropy
-from tidemill.contract.wakeups import queue_topic
-from tidemill.core.claims import ClaimRequest, Share
+from tidemill.contract.coordination import queue_topic
+from tidemill.core.claims import ClaimRequest, QueueShare
 from tidemill.errors import ConfigurationError, StoreCorrupt, StoreUnavailable
+from tidemill.store_url import StoreUrl, holds_secrets, mask_url
 from tidemill.stores.sqlite import SqliteStore
-from tidemill.telemetry.events import StoreBack, StoreLost
-from tidemill.urls import StoreUrl, holds_secrets, mask
+from tidemill.telemetry.events import StoreLost, StoreRecovered
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -87,7 +87,7 @@ async def test_a_link_to_a_file_that_does_not_exist_is_followed(path: Path, tmp_
     await store.close()
 
 
-async def test_a_folder_keeps_the_bit_that_hands_on_its_group(path: Path) -> None:
+async def test_a_folder_keeps_its_setgid_bit(path: Path) -> None:
     path.parent.chmod(0o2770)
     store = await SqliteStore(path, mode=0o660).open()
     listener = store.listen([queue_topic("default")])
@@ -96,7 +96,7 @@ async def test_a_folder_keeps_the_bit_that_hands_on_its_group(path: Path) -> Non
     await store.close()
 
 
-async def test_u1_a_file_that_every_user_can_read_is_warned_of(path: Path) -> None:
+async def test_u1_a_world_readable_file_causes_a_warning(path: Path) -> None:
     path.touch()
     path.chmod(0o644)
     store = await SqliteStore(path).open()
@@ -114,7 +114,7 @@ def test_the_url_names_the_mode() -> None:
     url = StoreUrl.parse("sqlite:////var/lib/jobs.db?mode=0660")
     assert (url.path, url.mode, str(url)) == ("/var/lib/jobs.db", 0o660, "sqlite:////var/lib/jobs.db")
     assert StoreUrl.parse("sqlite:///jobs.db?mode=640").mode == 0o640
-    assert mask("sqlite:///jobs.db?mode=0660") == "sqlite:///jobs.db?mode=0660"
+    assert mask_url("sqlite:///jobs.db?mode=0660") == "sqlite:///jobs.db?mode=0660"
     assert not holds_secrets("sqlite:///jobs.db?mode=0660")
 
 
@@ -175,7 +175,7 @@ LOSSES = pytest.mark.parametrize("lose", [delete, replace, remove_folder, replac
 
 
 @LOSSES
-async def test_i1_no_job_is_accepted_into_a_file_that_is_gone(
+async def test_i1_no_job_is_accepted_into_a_deleted_file(
     tmp_path: Path, lose: Callable[[Path], None]
 ) -> None:
     (tmp_path / "folder").mkdir()
@@ -184,7 +184,7 @@ async def test_i1_no_job_is_accepted_into_a_file_that_is_gone(
     await store.insert([group("a")])
     await store.get(["a"])
     lose(path)
-    request = ClaimRequest(worker="w", number=1, shares=(Share("default", 1),), limit=1, lease=30.0)
+    request = ClaimRequest(worker="w", number=1, shares=(QueueShare("default", 1),), limit=1, lease=30.0)
     calls: list[Callable[[], Awaitable[object]]] = [
         lambda: store.insert([group("b")]),
         lambda: store.insert([group("c", "d")]),
@@ -204,15 +204,15 @@ async def test_i1_no_job_is_accepted_into_a_file_that_is_gone(
     assert not path.exists() or (await _ids(path)) == ["other"]
 
 
-async def test_a_worker_says_that_its_file_is_gone_and_goes_on_when_it_is_back(path: Path) -> None:
+async def test_a_worker_reports_a_missing_file_and_continues_when_it_is_back(path: Path) -> None:
     app = Tidemill(f"sqlite:///{path}")
     lost, back = asyncio.Event(), asyncio.Event()
-    said: list[StoreLost] = []
+    events: list[StoreLost] = []
 
-    @app.on(StoreLost, StoreBack)
-    def _(event: StoreLost | StoreBack) -> None:
+    @app.on(StoreLost, StoreRecovered)
+    def _(event: StoreLost | StoreRecovered) -> None:
         if isinstance(event, StoreLost):
-            said.append(event)
+            events.append(event)
         (lost if isinstance(event, StoreLost) else back).set()
 
     async with app:
@@ -227,17 +227,17 @@ async def test_a_worker_says_that_its_file_is_gone_and_goes_on_when_it_is_back(p
             await back.wait()
         worker.stop()
         await running
-    assert [event.error for event in said] == ["StoreUnavailable"]
-    assert f"{path}: the database file was deleted or moved" in said[0].message
+    assert [event.error for event in events] == ["StoreUnavailable"]
+    assert f"{path}: the database file was deleted or moved" in events[0].message
 
 
-async def test_the_web_server_says_that_its_file_is_gone(path: Path) -> None:
-    api = Api(shop(f"sqlite:///{path}"))
+async def test_the_web_server_reports_a_missing_file(path: Path) -> None:
+    api = ApiClient(shop_app(f"sqlite:///{path}"))
     async with api.app:
-        assert (await ask(api.server.starlette, "GET", "/readyz")).status == 200
+        assert (await send_request(api.server.starlette, "GET", "/readyz")).status == 200
         assert (await api("GET", "/jobs")).status == 200
         path.rename(path.with_name("elsewhere.db"))
-        assert (await ask(api.server.starlette, "GET", "/readyz")).status == 503
+        assert (await send_request(api.server.starlette, "GET", "/readyz")).status == 503
         answer = await api("GET", "/jobs")
         assert answer.status == 503
         assert "the database file was deleted or moved" in answer.json["detail"]
@@ -262,7 +262,7 @@ async def test_a_file_that_is_moved_back_is_used_again(path: Path, store: Sqlite
 async def test_another_handle_does_not_create_a_file_that_was_deleted(path: Path, store: SqliteStore) -> None:
     delete(path)
     with pytest.raises(StoreUnavailable, match="was deleted or moved"):
-        await store.another().open()
+        await store.new_handle().open()
     assert not path.exists()
 
 
@@ -280,8 +280,8 @@ def _hold(path: Path, ready: Connection) -> None:
 
 
 async def test_i1_no_file_is_created_while_another_process_uses_the_deleted_one(path: Path) -> None:
-    """Both would share the index of one write-ahead log: jobs that were accepted into the new file were
-    lost when the other process ended."""
+    """Both would share the index of one write-ahead log, and jobs accepted into the new file would be lost
+    when the other process ended."""
     ours, theirs = SPAWN.Pipe()
     process = SPAWN.Process(target=_hold, args=(path, theirs))
     process.start()
@@ -303,15 +303,13 @@ async def test_i1_no_file_is_created_while_another_process_uses_the_deleted_one(
 
 
 async def test_a_handle_that_is_closed_does_not_forget_the_file(path: Path, store: SqliteStore) -> None:
-    await (await store.another().open()).close()
+    await (await store.new_handle().open()).close()
     delete(path)
     with pytest.raises(StoreUnavailable, match="was deleted or moved"):
         await store.insert([group("a")])
 
 
-async def test_a_store_that_is_opened_again_takes_the_file_that_is_there(
-    path: Path, store: SqliteStore
-) -> None:
+async def test_a_reopened_store_uses_the_current_file(path: Path, store: SqliteStore) -> None:
     replace(path)
     await store.close()
     await store.open()

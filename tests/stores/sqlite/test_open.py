@@ -1,4 +1,4 @@
-"""Whatever is wrong with the file gets one clear sentence, and the file is left as it was."""
+"""Every problem with the file is reported in one clear sentence, and the file stays unchanged."""
 
 import os
 import subprocess
@@ -8,17 +8,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tests.chaos.disk import small_disk
+from tests.chaos.small_disk import small_disk
 from tests.stores.sqlite.conftest import group
-from tidemill.errors import (
-    SchemaMismatch,
-    StoreCorrupt,
-    StoreError,
-    StoreFull,
-    StoreUnavailable,
-)
+from tidemill.errors import SchemaMismatch, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 from tidemill.stores.sqlite import SqliteStore, writer
-from tidemill.stores.sqlite.connection import Patience
+from tidemill.stores.sqlite.connection import BusyTimeout
 
 
 async def opening(path: Path) -> StoreError:
@@ -59,18 +53,18 @@ async def test_another_programs_database_is_not_touched(path: Path) -> None:
 async def test_a_fresh_file_that_another_process_prepares_is_waited_for(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SQLite asks no busy handler when it changes the journal mode."""
+    """SQLite calls no busy handler when it changes the journal mode."""
     path.touch()
     other = apsw.Connection(str(path))
     other.execute("BEGIN IMMEDIATE")
 
-    def until_the_other_is_done(self: Patience, tries: int) -> bool:
+    def until_the_other_is_done(self: BusyTimeout, tries: int) -> bool:
         if other.in_transaction:
             other.execute("ROLLBACK")
             return True
         return False
 
-    monkeypatch.setattr(Patience, "wait", until_the_other_is_done)
+    monkeypatch.setattr(BusyTimeout, "wait", until_the_other_is_done)
     await (await SqliteStore(path).open()).close()
     other.close()
 
@@ -78,7 +72,7 @@ async def test_a_fresh_file_that_another_process_prepares_is_waited_for(
 async def test_a_fresh_file_that_stays_locked_is_reported(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "BUSY_PATIENCE", 0.05)
+    monkeypatch.setattr(writer, "BUSY_TIMEOUT_SECONDS", 0.05)
     path.touch()
     other = apsw.Connection(str(path))
     other.execute("BEGIN IMMEDIATE")
@@ -87,7 +81,7 @@ async def test_a_fresh_file_that_stays_locked_is_reported(
     other.close()
 
 
-async def test_a_schema_that_another_process_creates_meanwhile_is_no_other_programs(path: Path) -> None:
+async def test_a_schema_created_concurrently_is_accepted(path: Path) -> None:
     created: list[None] = []
 
     def create_first(connection: apsw.Connection) -> None:
@@ -122,16 +116,6 @@ async def test_newer_schema_says_upgrade(path: Path, store: SqliteStore) -> None
     newer.close()
 
 
-async def test_a_file_from_before_the_first_release_is_refused(path: Path, store: SqliteStore) -> None:
-    """It lacks columns, which would be told as an error of SQL."""
-    await store.close()
-    older = apsw.Connection(str(path))
-    older.pragma("user_version", 1)
-    older.close()
-    with pytest.raises(SchemaMismatch, match=r"before 0\.1\.0.*use another file"):
-        await SqliteStore(path).open()
-
-
 async def test_damaged_file_is_reported(path: Path, store: SqliteStore) -> None:
     await store.insert([group(*(f"job-{n}" for n in range(2000)))])
     await store.close()
@@ -164,7 +148,7 @@ async def test_unwritable_file_says_what_to_permit(path: Path, store: SqliteStor
     await store.close()
     private = [folder for folder in path.parents if folder.stat().st_mode & 0o777 == 0o700]
     for folder in private:
-        folder.chmod(0o755)  # for nobody to get as far as the file
+        folder.chmod(0o755)  # lets the user nobody reach the file
     path.chmod(0o444)
     path.parent.chmod(0o555)
     done = subprocess.run(
@@ -195,8 +179,8 @@ async def test_close_may_be_repeated(store: SqliteStore) -> None:
     await store.close()
 
 
-async def test_full_disk_is_loud_loses_nothing_and_heals(tmp_path: Path) -> None:
-    """I24, I1: what was accepted is there, what was refused is not, and work goes on."""
+async def test_a_full_disk_is_reported_loses_nothing_and_recovers(tmp_path: Path) -> None:
+    """Accepted jobs are there, refused ones are not, and work continues (I24, I1)."""
     with small_disk(tmp_path / "small", megabytes=2) as folder:
         await _fill_and_heal(folder)
 

@@ -1,4 +1,4 @@
-"""One pool, several processes, deaths at any point: all that is known of it is in the file (I14)."""
+"""One pool shared by several processes that die at any point: its whole state is in the file (I14)."""
 
 import asyncio
 import multiprocessing
@@ -12,14 +12,14 @@ import apsw
 import apsw.ext
 import pytest
 
-from tidemill.contract.wakeups import queue_topic
-from tidemill.core.changes import Cancel
-from tidemill.core.claims import Claimed, ClaimRequest, Settlement, Share
+from tidemill.contract.coordination import queue_topic
+from tidemill.core.claims import ClaimedJob, ClaimRequest, QueueShare, Settlement
 from tidemill.core.filters import Filter
-from tidemill.core.job import Group, NewJob
+from tidemill.core.jobs import JobGroup, NewJob
 from tidemill.core.limits import Limit
 from tidemill.core.needs import Need
-from tidemill.core.outcomes import Done
+from tidemill.core.operator_changes import CancelJobs
+from tidemill.core.outcomes import Success
 from tidemill.core.pools import PoolSettings
 from tidemill.core.states import State
 from tidemill.core.windows import Guards
@@ -31,21 +31,23 @@ NARROW = PoolSettings(limits=(Limit.requests(2, per=WINDOW),), guards=Guards(jit
 AT_ONCE = PoolSettings(limits=(Limit.concurrent(2),))
 
 
-def jobs(count: int, *needs: Need, key: str | None = None) -> Group:
+def jobs(count: int, *needs: Need, key: str | None = None) -> JobGroup:
     made = (NewJob(id=f"job-{n:04}", task="t", payload=b"{}", needs=needs, key=key) for n in range(count))
-    return Group("q", tuple(made))
+    return JobGroup("q", tuple(made))
 
 
 def request(worker: str, number: int, limit: int = 10, lease: float = 30.0) -> ClaimRequest:
-    return ClaimRequest(worker=worker, number=number, shares=(Share("q", limit),), limit=limit, lease=lease)
+    return ClaimRequest(
+        worker=worker, number=number, shares=(QueueShare("q", limit),), limit=limit, lease=lease
+    )
 
 
-def done(job: Claimed) -> Settlement:
-    return Settlement(job.id, job.fence, job.claim, Done())
+def done(job: ClaimedJob) -> Settlement:
+    return Settlement(job.id, job.fence, job.claim, Success())
 
 
 async def _work(path: Path, worker: str, seconds: float) -> None:
-    """Takes what it gets and writes down when, as a provider would."""
+    """Claims jobs and records the times, as a provider would."""
     store = await SqliteStore(path).open()
     arrivals = os.open(path.with_name("arrivals"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     end, number = time.monotonic() + seconds, 0
@@ -84,7 +86,7 @@ async def test_i14_two_processes_never_pass_a_window_together(path: Path, store:
 
 
 def _claim_and_wait(path: Path, worker: str, settled: int) -> None:
-    """Claims, settles so many of what it got, says so and waits to be killed."""
+    """Claims, settles `settled` of the jobs, reports and waits to be killed."""
 
     async def run() -> None:
         store = await SqliteStore(path).open()
@@ -97,25 +99,25 @@ def _claim_and_wait(path: Path, worker: str, settled: int) -> None:
 
 
 @pytest.mark.parametrize("settled", [0, 1, 2])
-async def test_p14_i14_a_kill_between_claim_and_settle_leaks_nothing(
+async def test_p14_i14_a_kill_between_claim_and_settle_leaks_no_units(
     path: Path, store: SqliteStore, settled: int
 ) -> None:
-    """Each dead worker's places come back with the reclaim, and not before."""
+    """Reclaiming, and only that, frees the units of a dead worker."""
     await store.declare_pools({"m": AT_ONCE})
     await store.insert([jobs(20, Need("m"))])
     ended = 0
     for round_ in range(3):
         process = SPAWN.Process(target=_claim_and_wait, args=(path, f"worker-{round_}", settled))
         process.start()
-        told = path.with_name(f"worker-{round_}")
-        while not told.exists() or not told.read_text():
+        output = path.with_name(f"worker-{round_}")
+        while not output.exists() or not output.read_text():
             assert process.is_alive()
             await asyncio.sleep(0.01)
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
         await asyncio.to_thread(process.join)
-        # One of the two places may be kept for a job that was refused before: that is not a leak.
-        claimed = int(told.read_text())
+        # One of the two slots may be held for a job that was refused before: that is no leak.
+        claimed = int(output.read_text())
         assert settled <= claimed <= 2
         assert claimed
         ended += settled
@@ -152,7 +154,7 @@ async def _claim(store: SqliteStore) -> int:
     return len((await store.claim(request("x", 1))).jobs)
 
 
-def _settle_elsewhere(path: Path, job: Claimed) -> None:
+def _settle_elsewhere(path: Path, job: ClaimedJob) -> None:
     async def run() -> None:
         store = await SqliteStore(path).open()
         await store.settle([done(job)])
@@ -161,7 +163,7 @@ def _settle_elsewhere(path: Path, job: Claimed) -> None:
     asyncio.run(run())
 
 
-async def test_p15_another_process_rings_whoever_waits_for_a_pool(path: Path, store: SqliteStore) -> None:
+async def test_p15_another_process_wakes_workers_that_wait_for_a_pool(path: Path, store: SqliteStore) -> None:
     await store.declare_pools({"m": PoolSettings(limits=(Limit.concurrent(1),))})
     await store.insert([jobs(2, Need("m"))])
     (job,) = (await store.claim(request("w", 1))).jobs
@@ -190,8 +192,8 @@ async def test_an_account_is_read_and_written_once_for_a_hundred_jobs(store: Sql
     assert len([sql for sql in about if "INSERT INTO accounts" in sql]) == 1, about
 
 
-async def test_p12_shut_lanes_are_skipped_by_a_handful_of_steps(store: SqliteStore) -> None:
-    """The work of a claim does not grow with what stands behind a shut group."""
+async def test_p12_blocked_lanes_are_skipped_cheaply(store: SqliteStore) -> None:
+    """The cost of a claim does not grow with the jobs of a blocked group."""
     await store.declare_pools({"m": PoolSettings(limits=(Limit.concurrent(1),))})
 
     async def steps(lanes: int, worker: str) -> int:
@@ -199,8 +201,8 @@ async def test_p12_shut_lanes_are_skipped_by_a_handful_of_steps(store: SqliteSto
             NewJob(id=f"{worker}-{n}", task="t", payload=b"{}", key=f"{worker}-{n}", needs=(Need("m"),))
             for n in range(lanes)
         )
-        await store.insert([Group("q", tuple(new))])
-        await store.claim(request(worker, 1))  # the group is shut, or found shut
+        await store.insert([JobGroup("q", tuple(new))])
+        await store.claim(request(worker, 1))  # the group gets blocked, or already is
         connection = store._writer._connection
         assert connection is not None
         used = 0
@@ -220,7 +222,7 @@ async def test_p12_shut_lanes_are_skipped_by_a_handful_of_steps(store: SqliteSto
     assert many < 2 * few, (few, many)
 
 
-async def test_store_check_finds_units_that_nobody_holds(path: Path, store: SqliteStore) -> None:
+async def test_check_finds_units_without_a_claim(path: Path, store: SqliteStore) -> None:
     await store.declare_pools({"m": AT_ONCE})
     await store.insert([jobs(3, Need("m"))])
     await store.claim(request("w", 1))
@@ -234,16 +236,16 @@ async def test_store_check_finds_units_that_nobody_holds(path: Path, store: Sqli
     assert [line for line in found if "counts 2 calls at once but 1 are reserved" in line]
 
 
-async def test_p14_the_units_of_a_cancelled_run_are_not_ownerless(store: SqliteStore) -> None:
+async def test_p14_check_accepts_units_of_a_cancelled_running_job(store: SqliteStore) -> None:
     await store.declare_pools({"m": AT_ONCE})
     await store.insert([jobs(1, Need("m"))])
     await store.claim(request("w", 1))
-    await store.amend(Filter(ids=("job-0000",)), Cancel())
+    await store.amend(Filter(ids=("job-0000",)), CancelJobs())
     assert await store.check() == ()
 
 
-async def test_i14_a_claim_that_took_units_waits_for_the_disk(store: SqliteStore) -> None:
-    """A day's count must outlive a power cut; a claim that took none may be lost with its worker."""
+async def test_i14_a_claim_that_reserved_units_waits_for_the_disk(store: SqliteStore) -> None:
+    """The count of a day must survive a power cut; a claim without units may be lost with its worker."""
     await store.declare_pools({"m": AT_ONCE})
     await store.insert([jobs(1, Need("m"))])
     await store.claim(request("w", 1))
@@ -252,14 +254,14 @@ async def test_i14_a_claim_that_took_units_waits_for_the_disk(store: SqliteStore
     assert store._writer._synchronous == "normal"
 
 
-async def test_p20_a_claim_tells_how_long_it_stood_behind_other_steps(store: SqliteStore) -> None:
+async def test_p20_a_claim_reports_how_long_it_waited_for_other_requests(store: SqliteStore) -> None:
     await store.declare_pools({"m": NARROW})
     await store.insert([jobs(2, Need("m"))])
     gate = threading.Event()
     before = store._writer.submit(lambda _: gate.wait(5), durable=False)
     began = time.monotonic()
     claiming = asyncio.ensure_future(store.claim(request("w", 1)))
-    await asyncio.sleep(0)  # it stands in line
+    await asyncio.sleep(0)  # it waits for the lock
     seen = time.monotonic()
     until = time.monotonic()
     gate.set()

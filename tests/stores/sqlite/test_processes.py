@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.stores.sqlite.conftest import group
-from tidemill.contract.wakeups import queue_topic
+from tidemill.contract.coordination import queue_topic
 from tidemill.core.states import State
 from tidemill.errors import StoreError
 from tidemill.stores.sqlite import SqliteStore
@@ -27,8 +27,8 @@ async def _run_elsewhere(path: Path, name: str) -> None:
     assert process.exitcode == 0
 
 
-async def test_an_armed_listener_is_rung_by_another_process(path: Path, store: SqliteStore) -> None:
-    """W1, W3 across processes."""
+async def test_an_armed_listener_is_woken_by_another_process(path: Path, store: SqliteStore) -> None:
+    """A listener is woken from another process (W1, W3)."""
     listener = store.listen([queue_topic("default")])
     listener.arm()
     waiting = asyncio.create_task(listener.wait(30))
@@ -39,8 +39,8 @@ async def test_an_armed_listener_is_rung_by_another_process(path: Path, store: S
     assert not (path.parent / "jobs.db-wake").exists()
 
 
-async def test_a_disarmed_listener_is_left_alone(path: Path, store: SqliteStore) -> None:
-    """W2."""
+async def test_a_disarmed_listener_is_not_woken(path: Path, store: SqliteStore) -> None:
+    """A listener that is not armed gets no wake-up (W2)."""
     listener = store.listen([queue_topic("default")])
     listener.arm()
     listener.disarm()
@@ -49,10 +49,10 @@ async def test_a_disarmed_listener_is_left_alone(path: Path, store: SqliteStore)
     listener.close()
 
 
-async def test_w1_a_listener_that_arms_while_it_is_rung_hears_the_next_ring(
+async def test_w1_a_listener_that_arms_while_being_woken_gets_the_next_wakeup(
     path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A busy disk makes the removal of a link slow; the worker is then back before it is done."""
+    """On a busy disk removing a link is slow, and the worker arms again before it is done."""
     listener = store.listen([queue_topic("default")])
     listener.arm()
     unlink = Path.unlink
@@ -64,29 +64,29 @@ async def test_w1_a_listener_that_arms_while_it_is_rung_hears_the_next_ring(
 
     monkeypatch.setattr(Path, "unlink", arms_before)
     other = SqliteStore(path)
-    other.ring([queue_topic("default")])
+    other.wake([queue_topic("default")])
     monkeypatch.undo()
-    other.ring([queue_topic("default")])
+    other.wake([queue_topic("default")])
     assert await listener.wait(2)
     listener.close()
 
 
-async def test_w3_two_rings_at_once_wake_two_listeners(path: Path, store: SqliteStore) -> None:
-    """The process that removes a link rings its listener; another process takes the next link."""
+async def test_w3_two_concurrent_wakeups_wake_two_listeners(path: Path, store: SqliteStore) -> None:
+    """The process that removes a link wakes its listener; another process takes the next link."""
     listeners = [SqliteStore(path).listen([queue_topic("default")]) for _ in range(2)]
     for listener in listeners:
         listener.arm()
     for _ in listeners:
-        SqliteStore(path).ring([queue_topic("default")])
+        SqliteStore(path).wake([queue_topic("default")])
     assert [await listener.wait(2) for listener in listeners] == [True, True]
     for listener in listeners:
         listener.close()
 
 
-async def test_w1_a_folder_that_is_removed_again_and_again_is_made_again(
+async def test_w1_a_removed_topic_folder_is_created_again(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process removes a topic's empty folder; it may do so between its creation and the link."""
+    """Another process may remove the empty folder of a topic between its creation and the link."""
     listener = store.listen([queue_topic("default")])
     mkdir, removals = Path.mkdir, iter(range(3))
 
@@ -101,7 +101,7 @@ async def test_w1_a_folder_that_is_removed_again_and_again_is_made_again(
     listener.close()
 
 
-async def test_what_a_dead_process_left_is_cleared_away(path: Path, store: SqliteStore) -> None:
+async def test_sockets_of_a_dead_process_are_deleted(path: Path, store: SqliteStore) -> None:
     listener = store.listen([queue_topic("default")])
     listener.arm()
     wake = path.parent / "jobs.db-wake"
@@ -115,8 +115,8 @@ async def test_what_a_dead_process_left_is_cleared_away(path: Path, store: Sqlit
     assert not wake.exists()
 
 
-async def test_long_paths_can_be_rung(tmp_path: Path) -> None:
-    """A Unix socket's address holds about a hundred bytes; folders are often longer."""
+async def test_listeners_with_long_paths_can_be_woken(tmp_path: Path) -> None:
+    """The address of a Unix socket holds about 100 bytes; folders are often longer."""
     deep = tmp_path / ("d" * 100) / ("e" * 100)
     deep.mkdir(parents=True)
     store = await SqliteStore(deep / "jobs.db").open()
@@ -129,8 +129,9 @@ async def test_long_paths_can_be_rung(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_fork_loses_nothing_whoever_closes_first(path: Path, store: SqliteStore) -> None:
-    """I1. With locks the child only thinks it holds, the last to close would throw its log away."""
+async def test_a_fork_loses_no_jobs_in_any_order_of_closing(path: Path, store: SqliteStore) -> None:
+    """With locks that the child does not really hold, the last to close would delete the write-ahead log
+    (I1)."""
     store.blocking.insert([group("parent")])
     await store.get(["parent"])  # the read connection must not cross either
     closed, may_write = os.pipe()
@@ -155,8 +156,8 @@ async def test_a_fork_loses_nothing_whoever_closes_first(path: Path, store: Sqli
     await reopened.close()
 
 
-async def test_a_failing_step_does_not_fail_its_neighbours(store: SqliteStore) -> None:
-    """Steps committed together are run one by one when one of them fails."""
+async def test_a_failing_request_does_not_fail_others_of_its_commit(store: SqliteStore) -> None:
+    """If one request of a commit fails, each of them runs alone."""
 
     def broken(step: object) -> None:
         raise ZeroDivisionError

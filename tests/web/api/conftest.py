@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.api.support import Api, shop
+from tests.web.api.api_client import ApiClient, shop_app
 from tidemill.testing import ManualClock, SeededEntropy
 
 
@@ -20,6 +20,6 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def api(url: str, clock: ManualClock) -> AsyncIterator[Api]:
-    async with shop(url, clock=clock, entropy=SeededEntropy(1)) as app:
-        yield Api(app)
+async def api(url: str, clock: ManualClock) -> AsyncIterator[ApiClient]:
+    async with shop_app(url, clock=clock, entropy=SeededEntropy(1)) as app:
+        yield ApiClient(app)

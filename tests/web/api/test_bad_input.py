@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.web.api.support import Api
-from tidemill.seam.roles import Role
-from tidemill.web.asked import Asked
+from tests.web.api.api_client import ApiClient
+from tidemill.routing.routes import Role
+from tidemill.web.request import RouteRequest
 
 SEND = {"task": "send", "payload": {"to": "ann"}}
 DEEP = b"[" * 5000 + b"]" * 5000
@@ -37,9 +37,9 @@ BODIES: dict[str, tuple[str, str, Any, int, str]] = {
     "no such task": ("POST", "/jobs", {"task": "sned"}, 422, "task"),
     "too long a name": ("POST", "/jobs", {**SEND, "queue": "q" * 201}, 422, "queue"),
     "no jobs": ("POST", "/bulk/enqueue", {"jobs": []}, 422, "jobs"),
-    "no such state": ("POST", "/bulk/retry", {"which": {"states": ["lost"]}}, 422, "which.states[0]"),
-    "a negative count": ("POST", "/bulk/retry", {"which": {"queue": "mail"}, "confirm": -1}, 422, "confirm"),
-    "no such queue": ("POST", "/bulk/retry", {"which": {"queue": "male"}}, 404, ""),
+    "no such state": ("POST", "/bulk/retry", {"filter": {"states": ["lost"]}}, 422, "filter.states[0]"),
+    "a negative count": ("POST", "/bulk/retry", {"filter": {"queue": "mail"}, "confirm": -1}, 422, "confirm"),
+    "no such queue": ("POST", "/bulk/retry", {"filter": {"queue": "male"}}, 404, ""),
     "no setting": ("PATCH", "/queues/mail/settings", {"reason": "why"}, 422, ""),
     "a setting of 0": ("PATCH", "/queues/mail/settings", {"concurrency": 0}, 422, "concurrency"),
     "no amount": ("PATCH", "/pools/model/limits", {"amounts": {}}, 422, "amounts"),
@@ -51,7 +51,7 @@ BODIES: dict[str, tuple[str, str, Any, int, str]] = {
 }  # fmt: skip
 
 
-async def test_bodies_that_cannot_be(api: Api) -> None:
+async def test_invalid_bodies_are_refused(api: ApiClient) -> None:
     for named, (method, path, body, status, field) in BODIES.items():
         refused = await api.refused(method, path, body)
         assert refused[:2] == (status, field), (named, refused)
@@ -82,7 +82,7 @@ QUERIES = {
 }
 
 
-async def test_queries_that_cannot_be(api: Api) -> None:
+async def test_invalid_queries_are_refused(api: ApiClient) -> None:
     for query, field in QUERIES.items():
         assert (await api.refused("GET", query))[:2] == (422, field), query
 
@@ -91,58 +91,60 @@ class Plain(msgspec.Struct):
     word: str = ""
 
 
-async def test_an_applications_own_routes_are_kept_from_nul_too(api: Api) -> None:
-    @api.app.web.route("GET", "/api/music/plain", role=Role.VIEWER, says="Plain.", query=Plain, answers=str)
-    async def plain(asked: Asked) -> str:
+async def test_application_routes_refuse_nul_too(api: ApiClient) -> None:
+    @api.app.web.route(
+        "GET", "/api/music/plain", role=Role.VIEWER, summary="Plain.", query=Plain, response=str
+    )
+    async def plain(asked: RouteRequest) -> str:
         return str(asked.query.word)
 
-    again = Api(api.app)
+    again = ApiClient(api.app)
     assert await again.get("/api/music/plain?word=a") == "a"
     assert (await again.refused("GET", "/api/music/plain?word=%00"))[:2] == (422, "word")
 
 
-async def test_of_a_few_choices_all_are_told(api: Api) -> None:
-    told = [
+async def test_the_error_of_an_enum_lists_its_choices(api: ApiClient) -> None:
+    messages = [
         await api.refused("GET", "/jobs?state=lost"),
-        await api.refused("POST", "/bulk/retry", {"which": {"states": ["lost"]}}),
+        await api.refused("POST", "/bulk/retry", {"filter": {"states": ["lost"]}}),
         await api.refused("DELETE", "/queues/mail/settings?name=wieght"),
         await api.refused("POST", "/tokens", {"name": "ann", "role": "king"}),
     ]
-    for (_, _, sentence), choice in zip(told, ("failed", "failed", "weight", "operator"), strict=True):
+    for (_, _, sentence), choice in zip(messages, ("failed", "failed", "weight", "operator"), strict=True):
         assert "it may be " in sentence
         assert choice in sentence
 
 
-async def test_paths_that_cannot_be(api: Api) -> None:
+async def test_invalid_paths_are_refused(api: ApiClient) -> None:
     for path in ("/jobs/a%00b", "/jobs/%ff", "/queues/%00/pause"):
         assert (await api.refused("GET", path))[:2] == (400, "path")
 
 
-async def test_what_is_not_there(api: Api) -> None:
+async def test_unknown_names_are_not_found(api: ApiClient) -> None:
     for kind in ("jobs", "queues", "flows", "pools", "schedules", "webhooks"):
         status, _, sentence = await api.refused("GET", f"/{kind}/no%2Fsuch")
         assert status == 404
         assert "'no/such'" in sentence
 
 
-async def test_whoever_forgot_the_body_is_told_so(api: Api) -> None:
+async def test_a_missing_body_is_refused(api: ApiClient) -> None:
     assert (await api.refused("POST", "/jobs", b""))[2] == "the body is empty; send a JSON object"
 
 
 @pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded", ""])
-async def test_an_empty_post_is_an_empty_object(api: Api, kind: str) -> None:
+async def test_an_empty_post_is_an_empty_object(api: ApiClient, kind: str) -> None:
     empty = await api.ok("POST", "/dead-letters/retry", b"", content_type=kind)
     assert empty == await api.ok("POST", "/dead-letters/retry", {})
 
 
-async def test_a_body_that_is_not_said_to_be_json(api: Api) -> None:
+async def test_a_body_without_the_json_content_type_is_refused(api: ApiClient) -> None:
     refused = await api.refused(
         "POST", "/jobs", b"task=send", content_type="application/x-www-form-urlencoded"
     )
     assert refused[:2] == (415, "content-type")
 
 
-async def test_a_payload_nested_deeply_is_shown(api: Api) -> None:
+async def test_a_payload_nested_deeply_is_shown(api: ApiClient) -> None:
     deep: Any = "x"
     for _ in range(300):
         deep = [deep]
@@ -150,7 +152,7 @@ async def test_a_payload_nested_deeply_is_shown(api: Api) -> None:
     assert (await api.get(f"/jobs/{sent['id']}"))["payload"] == {"what": deep}
 
 
-async def test_brackets_in_texts_are_not_nesting(api: Api) -> None:
+async def test_brackets_in_texts_are_not_nesting(api: ApiClient) -> None:
     text = '["' + "[{" * 1000
     sent = await api.ok("POST", "/jobs", {"task": "anything", "payload": {"what": [text] * 3}})
     assert (await api.get(f"/jobs/{sent['id']}"))["payload"] == {"what": [text] * 3}
@@ -158,13 +160,13 @@ async def test_brackets_in_texts_are_not_nesting(api: Api) -> None:
     assert (await api.refused("POST", "/jobs", endless))[0] == 400
 
 
-async def test_too_large_a_body_and_too_large_a_payload(api: Api) -> None:
+async def test_too_large_a_body_and_too_large_a_payload(api: ApiClient) -> None:
     assert (await api.refused("POST", "/jobs", b" " * (10 * 1024 * 1024 + 1)))[0] == 413
     large = {"task": "send", "payload": {"to": "a" * 1_100_000}}
     assert (await api.refused("POST", "/jobs", large))[0] == 413
 
 
-async def test_what_is_not_there_tells_what_is(api: Api) -> None:
+async def test_the_error_of_an_unknown_path_names_the_alternatives(api: ApiClient) -> None:
     status, _, sentence = await api.refused("GET", "/jbos")
     assert status == 404
     assert sentence == "GET /api/v1/jbos: not found; GET /api/v1/openapi.json lists what there is"

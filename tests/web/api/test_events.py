@@ -1,4 +1,4 @@
-"""The stream of what changes, as a program reads it."""
+"""The event stream of changes, as a program reads it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.web.api.support import Api, shop
-from tests.web.asgi import HOST
+from tests.web.api.api_client import ApiClient, shop_app
+from tests.web.asgi_client import HOST
 
 
 class Heard(NamedTuple):
@@ -21,24 +21,24 @@ class Heard(NamedTuple):
 
 
 class Stream:
-    """Lines are read as an EventSource does."""
+    """Reads lines as an EventSource does."""
 
     def __init__(self) -> None:
         self.parts: asyncio.Queue[str] = asyncio.Queue()
 
     async def next(self) -> Heard:
-        """The next event that is not about trouble."""
+        """Returns the next event that is not a problem."""
         while True:
             async with asyncio.timeout(10):
                 fields = dict(
                     line.split(": ", 1) for line in (await self.parts.get()).splitlines() if ": " in line
                 )
-            if fields.get("event", "trouble") != "trouble":
+            if fields.get("event", "problem") != "problem":
                 return Heard(fields["event"], fields["id"], json.loads(fields["data"]))
 
 
 @asynccontextmanager
-async def listening(api: Api, query: str, last: str = "") -> AsyncIterator[Stream]:
+async def listening(api: ApiClient, query: str, last: str = "") -> AsyncIterator[Stream]:
     stream, gone = Stream(), asyncio.Event()
     headers = {"host": HOST, "authorization": "Bearer of a name", "last-event-id": last}
     scope = {
@@ -53,10 +53,10 @@ async def listening(api: Api, query: str, last: str = "") -> AsyncIterator[Strea
         "server": ("127.0.0.1", 8750),
         "scheme": "http",
     }
-    asked = iter([{"type": "http.request"}])
+    messages = iter([{"type": "http.request"}])
 
     async def receive() -> dict[str, Any]:
-        for message in asked:
+        for message in messages:
             return message
         await gone.wait()
         return {"type": "http.disconnect"}
@@ -74,19 +74,19 @@ async def listening(api: Api, query: str, last: str = "") -> AsyncIterator[Strea
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[Api]:
-    async with shop("memory://") as app:
-        yield Api(app)
+async def api() -> AsyncIterator[ApiClient]:
+    async with shop_app("memory://") as app:
+        yield ApiClient(app)
 
 
-async def test_a_job_is_followed_and_whoever_comes_back_hears_only_what_is_new(api: Api) -> None:
+async def test_a_client_that_reconnects_receives_only_changes(api: ApiClient) -> None:
     id_ = await api.sent(delay=60)
     async with listening(api, f"job={id_}&queue=mail") as stream:
-        first = {heard.name: heard for heard in (await stream.next(), await stream.next())}
+        first = {event.name: event for event in (await stream.next(), await stream.next())}
         assert first["job"].value == await api.get(f"/jobs/{id_}")
         assert first["queue"].value["counts"]["scheduled"] == 1
         await api.ok("POST", f"/jobs/{id_}/run")
-        then = {heard.name: heard for heard in (await stream.next(), await stream.next())}
+        then = {event.name: event for event in (await stream.next(), await stream.next())}
         assert then["job"].value["state"] == "ready"
     async with listening(api, f"job={id_}") as stream:
         last = (await stream.next()).id
@@ -94,20 +94,20 @@ async def test_a_job_is_followed_and_whoever_comes_back_hears_only_what_is_new(a
         assert (await fresh.next()).id == last
         assert back.parts.empty()
         await api.ok("POST", f"/jobs/{id_}/cancel", {})
-        heard = await back.next()
-        assert (heard.name, heard.value["state"]) == ("job", "cancelled")
-    assert len(api.server.looks) == 0
+        event = await back.next()
+        assert (event.name, event.value["state"]) == ("job", "cancelled")
+    assert len(api.server.live_views) == 0
 
 
-async def test_without_a_name_it_is_everything_at_a_glance(api: Api) -> None:
+async def test_without_a_name_it_streams_the_overview(api: ApiClient) -> None:
     async with listening(api, "") as stream:
-        heard = await stream.next()
-    assert heard.name == "overview"
-    assert [queue["name"] for queue in heard.value["queues"]] == ["feeds", "mail", "texts"]
+        event = await stream.next()
+    assert event.name == "overview"
+    assert [queue["name"] for queue in event.value["queues"]] == ["feeds", "mail", "texts"]
 
 
-async def test_what_is_not_there_is_told_before_the_stream_begins(api: Api) -> None:
+async def test_an_unknown_name_is_refused_before_the_stream_begins(api: ApiClient) -> None:
     assert (await api.refused("GET", "/events?job=nix"))[0] == 404
     assert (await api.refused("GET", "/events?flow=nix"))[0] == 404
     assert (await api.refused("GET", "/events?queue=nix"))[0] == 404
-    assert len(api.server.looks) == 0
+    assert len(api.server.live_views) == 0

@@ -1,4 +1,4 @@
-"""Jobs over HTTP: sent, found, looked at and changed."""
+"""Jobs over HTTP: enqueue, find, show and change."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.web.api.support import Api
-from tidemill.cli.jobs.record import as_data
+from tests.web.api.api_client import ApiClient
+from tidemill.cli.job_view import job_data
 from tidemill.testing import ManualClock
 
 
-async def test_a_job_is_sent_runs_and_shows_all_there_is(api: Api) -> None:
+async def test_a_job_is_enqueued_run_and_shown(api: ApiClient) -> None:
     id_ = await api.sent("bob", priority=2, tags=["spring"], key="b", trace="t-1")
     assert (await api.get(f"/jobs/{id_}"))["state"] == "ready"
     await api.work()
@@ -23,17 +23,17 @@ async def test_a_job_is_sent_runs_and_shows_all_there_is(api: Api) -> None:
     assert [line["line"] for line in job["log"]] == ["to bob"]
 
 
-async def test_a_job_has_the_fields_that_the_command_line_prints(api: Api) -> None:
+async def test_a_job_has_the_fields_that_the_command_line_prints(api: ApiClient) -> None:
     id_ = await api.sent()
     [stored] = await api.app.store.get([id_])
     assert stored is not None
     shown = await api.get(f"/jobs/{id_}")
-    assert list(shown) == [*as_data(stored), "failed_attempts", "log", "checkpoints"]
+    assert list(shown) == [*job_data(stored), "failed_attempts", "log", "checkpoints"]
     [listed] = (await api.get("/jobs"))["jobs"]
-    assert list(listed) == list(as_data(stored))
+    assert list(listed) == list(job_data(stored))
 
 
-async def test_what_a_failed_one_died_of(api: Api) -> None:
+async def test_a_failed_job_shows_its_error(api: ApiClient) -> None:
     id_ = await api.sent("nobody")
     await api.work()
     job = await api.get(f"/jobs/{id_}")
@@ -75,16 +75,18 @@ FOUND_BY = {
 }
 
 
-async def test_jobs_are_found_by_every_field_of_a_filter(api: Api) -> None:
+async def test_jobs_are_found_by_every_field_of_a_filter(api: ApiClient) -> None:
     id_ = await api.sent("ann", key="k", tags=["red"])
     for query, found in FOUND_BY.items():
-        asked = query.format(id=id_, prefix=id_[:8])
-        page = await api.get(f"/jobs?{asked}")
-        assert [job["id"] for job in page["jobs"]] == [id_] * found, asked
-        assert (await api.get(f"/bulk/count?{asked}")) == {"matching": int(found), "more": False}, asked
+        query_string = query.format(id=id_, prefix=id_[:8])
+        page = await api.get(f"/jobs?{query_string}")
+        assert [job["id"] for job in page["jobs"]] == [id_] * found, query_string
+        assert (await api.get(f"/bulk/count?{query_string}")) == {"matching": int(found), "more": False}, (
+            query_string
+        )
 
 
-async def test_pages_follow_each_other(api: Api) -> None:
+async def test_pages_follow_each_other(api: ApiClient) -> None:
     sent = [await api.sent(str(number)) for number in range(5)]
     met: list[str] = []
     cursor = ""
@@ -95,7 +97,7 @@ async def test_pages_follow_each_other(api: Api) -> None:
     assert met == sent[::-1]
 
 
-async def test_one_job_is_changed(api: Api) -> None:
+async def test_one_job_is_changed(api: ApiClient) -> None:
     id_ = await api.sent(delay=3600)
     assert (await api.ok("POST", f"/jobs/{id_}/reprioritise", {"priority": 1}))["priority"] == 1
     assert (await api.ok("POST", f"/jobs/{id_}/run"))["state"] == "ready"
@@ -115,7 +117,9 @@ async def test_one_job_is_changed(api: Api) -> None:
         ("run", None, "only a scheduled job can be run now"),
     ],
 )
-async def test_a_change_that_does_not_apply_is_a_conflict(api: Api, verb: str, body: Any, says: str) -> None:
+async def test_a_change_that_does_not_apply_is_a_conflict(
+    api: ApiClient, verb: str, body: Any, says: str
+) -> None:
     id_ = await api.sent()
     assert await api.refused("POST", f"/jobs/{id_}/{verb}", body) == (
         409,
@@ -125,7 +129,7 @@ async def test_a_change_that_does_not_apply_is_a_conflict(api: Api, verb: str, b
     assert (await api.get(f"/jobs/{id_}"))["generation"] == 0
 
 
-async def test_an_id_may_have_any_character(api: Api) -> None:
+async def test_an_id_may_have_any_character(api: ApiClient) -> None:
     strange = "dub:7/extract/0?# é%2F"
     assert await api.sent(id=strange) == strange
     path = quote(strange, safe="")
@@ -133,7 +137,7 @@ async def test_an_id_may_have_any_character(api: Api) -> None:
     assert (await api.ok("POST", f"/jobs/{path}/cancel", {}))["state"] == "cancelled"
 
 
-async def test_many_are_sent_and_each_has_its_verdict(api: Api) -> None:
+async def test_a_bulk_enqueue_has_a_verdict_per_job(api: ApiClient) -> None:
     await api.ok("PATCH", "/queues/mail/settings", {"max_length": 2})
     job = {"task": "send", "payload": {"to": "ann"}, "unique": {"key": "u"}}
     jobs = [
@@ -164,30 +168,30 @@ async def test_many_are_sent_and_each_has_its_verdict(api: Api) -> None:
     assert len((await api.get("/jobs"))["jobs"]) == 3
 
 
-async def test_many_are_changed_once_their_number_is_confirmed(api: Api) -> None:
+async def test_a_bulk_change_needs_the_confirmed_number(api: ApiClient) -> None:
     for number in range(3):
         await api.sent(str(number))
     which = {"queue": "mail", "states": ["ready"]}
-    asked = await api.ok("POST", "/bulk/cancel", {"which": which})
-    assert asked == {"matching": 3, "changed": None, "unchanged": None, "moved": None}
+    preview = await api.ok("POST", "/bulk/cancel", {"filter": which})
+    assert preview == {"matching": 3, "changed": None, "unchanged": None, "moved": None}
     await api.sent("one more")
-    status, field, sentence = await api.refused("POST", "/bulk/cancel", {"which": which, "confirm": 3})
+    status, field, sentence = await api.refused("POST", "/bulk/cancel", {"filter": which, "confirm": 3})
     assert (status, field) == (409, "confirm")
-    assert "3 jobs were confirmed and 4 are meant by now; nothing was changed" in sentence
+    assert "3 jobs were confirmed and 4 match now; nothing was changed" in sentence
     assert (await api.get("/bulk/count?state=ready"))["matching"] == 4
-    done = await api.ok("POST", "/bulk/cancel", {"which": which, "confirm": 4, "reason": "spring"})
+    done = await api.ok("POST", "/bulk/cancel", {"filter": which, "confirm": 4, "reason": "spring"})
     assert done == {"matching": 4, "changed": 4, "unchanged": 0, "moved": 0}
     assert {job["reason"] for job in (await api.get("/jobs"))["jobs"]} == {"spring"}
 
 
-async def test_nothing_said_is_not_every_job(api: Api) -> None:
+async def test_an_empty_filter_is_refused(api: ApiClient) -> None:
     await api.sent()
-    assert (await api.refused("POST", "/bulk/delete", {"which": {}, "confirm": 1}))[0] == 422
-    assert (await api.refused("POST", "/bulk/delete", {"which": {"time": "due"}, "confirm": 1}))[0] == 422
+    assert (await api.refused("POST", "/bulk/delete", {"filter": {}, "confirm": 1}))[0] == 422
+    assert (await api.refused("POST", "/bulk/delete", {"filter": {"time": "due"}, "confirm": 1}))[0] == 422
     assert (await api.get("/bulk/count"))["matching"] == 1
 
 
-async def test_dead_letters_run_again_all_of_them(api: Api) -> None:
+async def test_all_dead_letters_are_retried(api: ApiClient) -> None:
     for _ in range(3):
         await api.sent("nobody")
     await api.work()
@@ -199,7 +203,7 @@ async def test_dead_letters_run_again_all_of_them(api: Api) -> None:
     assert (await api.get("/bulk/count?state=ready"))["matching"] == 3
 
 
-async def test_when_a_job_starts(api: Api, clock: ManualClock) -> None:
+async def test_when_a_job_starts(api: ApiClient, clock: ManualClock) -> None:
     later = await api.sent(delay=60)
     at = await api.sent(at=clock.wall() + 30)
     assert (await api.get(f"/jobs/{later}"))["due"] == pytest.approx(clock.wall() + 60)
@@ -207,13 +211,15 @@ async def test_when_a_job_starts(api: Api, clock: ManualClock) -> None:
     assert (await api.refused("POST", "/jobs", {"task": "describe", "delay": 1, "at": 5}))[1] == "at"
 
 
-async def test_the_log_names_the_jobs_that_were_made(api: Api) -> None:
+async def test_the_audit_log_names_new_jobs(api: ApiClient) -> None:
     id_ = await api.sent(unique={"key": "a"})
     assert await api.sent(unique={"key": "a"}) == id_
     many = await api.ok("POST", "/bulk/enqueue", {"jobs": [{"task": "anything", "payload": {"what": 1}}]})
-    entries = (await api.app.access.audit.page()).entries
-    told = [{name: entry.about.get(name) for name in ("job", "existing job", "jobs")} for entry in entries]
-    assert told == [
+    entries = (await api.app.auth.audit.page()).entries
+    details = [
+        {name: entry.details.get(name) for name in ("job", "existing job", "jobs")} for entry in entries
+    ]
+    assert details == [
         {"job": None, "existing job": None, "jobs": f'["{many["verdicts"][0]["id"]}"]'},
         {"job": None, "existing job": id_, "jobs": None},
         {"job": id_, "existing job": None, "jobs": None},

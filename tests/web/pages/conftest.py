@@ -1,4 +1,4 @@
-"""An application in virtual time, and who looks at it."""
+"""An application in virtual time, and clients of its pages."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.web.pages.visitor import Visitor
+from tests.web.pages.page_client import PageClient
 from tidemill import Tidemill, testing
-from tidemill.testing.kits import AsyncKit
+from tidemill.testing.kit import AsyncKit
 from tidemill.web import Role
 
 
@@ -24,5 +24,5 @@ async def kit(app: Tidemill) -> AsyncIterator[AsyncKit]:
 
 
 @pytest.fixture
-def admin(app: Tidemill, kit: AsyncKit) -> Visitor:
-    return Visitor(app, Role.ADMIN)
+def admin(app: Tidemill, kit: AsyncKit) -> PageClient:
+    return PageClient(app, Role.ADMIN)

@@ -1,4 +1,4 @@
-"""Flows as pages: found, drawn, cancelled, retried."""
+"""The flow pages: find, diagram, cancel, retry."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 import pytest
 
 from tests.flows.support import Studio
-from tests.web.pages.visitor import Visitor, plain
+from tests.web.pages.page_client import PageClient, visible_text
 from tidemill import FlowState, Tidemill
-from tidemill.core.graph_state import StepState
+from tidemill.core.flow_progress import StepState
 from tidemill.flows.views import FlowView, StepView
-from tidemill.seam.roles import Role
-from tidemill.testing.kits import AsyncKit
-from tidemill.web.flow_picture import MOST_STEPS, cut, picture_of
+from tidemill.routing.routes import Role
+from tidemill.testing.kit import AsyncKit
+from tidemill.web.flow_diagram import MAX_STEPS, build_flow_diagram, truncate_to_width
 
 HARM = "<script>alert(1)</script>"
 
@@ -24,8 +24,8 @@ def studio(app: Tidemill) -> Studio:
 
 
 @pytest.fixture
-def visitor(app: Tidemill, kit: AsyncKit) -> Visitor:
-    return Visitor(app)
+def visitor(app: Tidemill, kit: AsyncKit) -> PageClient:
+    return PageClient(app)
 
 
 async def dub(app: Tidemill, studio: Studio, key: str) -> str:
@@ -35,8 +35,8 @@ async def dub(app: Tidemill, studio: Studio, key: str) -> str:
     return (await flow.enqueue()).id
 
 
-async def test_they_are_found_by_state_and_name(
-    app: Tidemill, studio: Studio, kit: AsyncKit, visitor: Visitor
+async def test_flows_are_found_by_state_and_name(
+    app: Tidemill, studio: Studio, kit: AsyncKit, visitor: PageClient
 ) -> None:
     assert "flow.map(speak" in await visitor.page("/flows")
     await dub(app, studio, "a")
@@ -46,13 +46,13 @@ async def test_they_are_found_by_state_and_name(
     assert ("dub/a" in everything, "dub/b" in everything) == (True, True)
     running = await visitor.page("/flows?state=running&name=dub")
     assert ("dub/a" in running, "dub/b" in running) == (False, True)
-    assert re.search(r"All 2 .*running 1 .*done 1", plain(running))
+    assert re.search(r"All 2 .*running 1 .*done 1", visible_text(running))
     assert "No flow matches" in await visitor.page("/flows?name=song")
     assert (await visitor.get("/flows?state=gone")).status == 422
 
 
-async def test_a_page_goes_on_where_the_last_ended(
-    app: Tidemill, studio: Studio, kit: AsyncKit, visitor: Visitor
+async def test_the_next_page_continues_after_the_last(
+    app: Tidemill, studio: Studio, kit: AsyncKit, visitor: PageClient
 ) -> None:
     for number in range(51):
         await dub(app, studio, f"film-{number:02}")
@@ -64,8 +64,8 @@ async def test_a_page_goes_on_where_the_last_ended(
     assert ("film-50" in last, "film-00" in last) == (False, True)
 
 
-async def test_it_is_drawn_with_what_each_step_does(
-    app: Tidemill, studio: Studio, kit: AsyncKit, visitor: Visitor
+async def test_the_diagram_shows_every_step(
+    app: Tidemill, studio: Studio, kit: AsyncKit, visitor: PageClient
 ) -> None:
     id_ = (await dub(app, studio, "x/y")).replace("/", "%2F")
     before = await visitor.page(f"/flows/{id_}")
@@ -73,21 +73,21 @@ async def test_it_is_drawn_with_what_each_step_does(
     assert re.search(r"<title>extract · \S+ · ready</title>", before)
     assert re.search(r"<title>mux · \S+ · waiting · after speak</title>", before)
     assert f'href="/jobs/{id_}%2Fextract%2F0"' in before
-    assert "No living worker serves the queue" in plain(before)
+    assert "No living worker serves the queue" in visible_text(before)
     await kit.run_until_idle()
     after = await visitor.page(f"/flows/{id_}")
     assert after.count('class="edge passed"') == 3
     assert re.search(r"<title>speak · \S+ · done · 3 of 3 jobs done</title>", after)
-    assert after.count('class="pile"') == 2
+    assert after.count('class="stacked"') == 2
     assert 'href="#step-' in before
     assert f'href="/jobs?flow={id_}&amp;id={id_}%2Fspeak%2F"' in after
     assert "4 of 4 steps done" in after
-    [listed] = re.findall(r'<svg class="beads".*?</svg>', await visitor.page("/flows"), re.DOTALL)
+    [listed] = re.findall(r'<svg class="step-bar".*?</svg>', await visitor.page("/flows"), re.DOTALL)
     assert " ".join(listed.split()) in " ".join(after.split())
 
 
-async def test_it_is_cancelled_and_retried(
-    app: Tidemill, studio: Studio, kit: AsyncKit, visitor: Visitor
+async def test_a_flow_is_cancelled_and_retried(
+    app: Tidemill, studio: Studio, kit: AsyncKit, visitor: PageClient
 ) -> None:
     studio.broken.add("extract")
     id_ = await dub(app, studio, "a")
@@ -97,7 +97,7 @@ async def test_it_is_cancelled_and_retried(
     assert "/flows/dub%2Fa/retry" in failed
     studio.broken.clear()
     assert await visitor.does("/flows/dub%2Fa/retry") == "/flows/dub%2Fa"
-    assert visitor.told == "What failed goes again, and the flow from there."
+    assert visitor.notice == "Failed steps retried."
     await visitor.does("/flows/dub%2Fa/cancel", {"reason": HARM})
     view = await app.inspect.flow(id_)
     assert (view.state, view.reason) == (FlowState.CANCELLED, HARM)
@@ -105,18 +105,18 @@ async def test_it_is_cancelled_and_retried(
     assert HARM not in shown
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in shown
     await visitor.does("/flows/dub%2Fa/cancel")
-    assert visitor.told == "The flow had ended already; nothing was changed."
+    assert visitor.notice == "The flow had already ended; nothing changed."
 
 
-async def test_who_may_only_look_has_nothing_to_press(app: Tidemill, studio: Studio, kit: AsyncKit) -> None:
+async def test_a_viewer_has_no_buttons(app: Tidemill, studio: Studio, kit: AsyncKit) -> None:
     await dub(app, studio, "a")
-    viewer = Visitor(app, Role.VIEWER)
+    viewer = PageClient(app, Role.VIEWER)
     assert "/cancel" not in await viewer.page("/flows/dub%2Fa")
     assert (await viewer.send("/flows/dub%2Fa/cancel")).status == 403
     assert (await viewer.get("/flows/dub%2Fz")).status == 404
 
 
-def test_what_nobody_could_read_is_not_drawn() -> None:
+def test_a_flow_that_is_too_large_is_not_drawn() -> None:
     steps = [
         StepView(
             name=f"s{at}",
@@ -126,11 +126,11 @@ def test_what_nobody_could_read_is_not_drawn() -> None:
             mapped=False,
             on_failure="fail",  # type: ignore[arg-type]
         )
-        for at in range(MOST_STEPS + 1)
+        for at in range(MAX_STEPS + 1)
     ]
     flow = FlowView(
         id="f", name="f", key=None, state=FlowState.RUNNING, progress=0, created=0, steps=tuple(steps)
     )
-    assert picture_of(flow, {}) is None
-    assert cut("a name that is too long for its box", 21) == "a name that is too l…"
-    assert cut("提取音频并且转写全部内容", 21) == "提取音频并且转写全…"
+    assert build_flow_diagram(flow, {}) is None
+    assert truncate_to_width("a name that is too long for its box", 21) == "a name that is too l…"
+    assert truncate_to_width("提取音频并且转写全部内容", 21) == "提取音频并且转写全…"

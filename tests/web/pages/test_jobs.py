@@ -1,4 +1,4 @@
-"""One job and several as pages, and what whoever is refused can do next."""
+"""The job pages, and the way back from a refused form."""
 
 from __future__ import annotations
 
@@ -6,64 +6,64 @@ import re
 
 import pytest
 
-from tests.web.asgi import HOST
-from tests.web.pages.visitor import Visitor, plain
+from tests.web.asgi_client import HOST
+from tests.web.pages.page_client import PageClient, visible_text
 from tidemill import Retry, Tidemill
-from tidemill.testing.kits import AsyncKit
-from tidemill.web import Asked, Role, Who
-from tidemill.web.inspecting import Shown
-from tidemill.web.live import Looks
-from tidemill.web.pages.job import job
-from tidemill.web.rendering import Renderer
+from tidemill.testing.kit import AsyncKit
+from tidemill.web import Role, RouteRequest, User
+from tidemill.web.live_views import LiveViews
+from tidemill.web.pages.jobs import job_page
+from tidemill.web.redacted_inspector import RedactedInspector
+from tidemill.web.renderer import Renderer
 
 
-async def test_the_facts_of_a_job_are_drawn_again_with_its_state(app: Tidemill, kit: AsyncKit) -> None:
-    """Or a job that was retried says how it stands now, and beside it how often it had been tried before."""
+async def test_the_details_of_a_job_update_with_its_state(app: Tidemill, kit: AsyncKit) -> None:
+    """A retried job must not show its new state beside its old number of attempts."""
 
     @app.task(name="describe")
     async def describe() -> None: ...
 
     sent = await describe.enqueue()
-    asked = Asked(
+    request = RouteRequest(
         app=app,
-        inspect=Shown(app),
-        looks=Looks(app.clock),
-        who=Who("bo", Role.VIEWER),
+        inspect=RedactedInspector(app),
+        live_views=LiveViews(app.clock),
+        user=User("bo", Role.VIEWER),
         path={"job": sent.id},
     )
-    before = Renderer(app).blocks("", asked, await job(asked))
+    before = Renderer(app).blocks("", request, await job_page(request))
     await kit.run_until_idle()
-    after = Renderer(app).blocks("", asked, await job(asked))
+    after = Renderer(app).blocks("", request, await job_page(request))
     assert "<dd>0 of 3</dd>" in before["facts"]
     assert "<dd>1 of 3</dd>" in after["facts"]
 
 
-async def test_attempts_after_a_retry_are_told_from_those_before(app: Tidemill, kit: AsyncKit) -> None:
+async def test_attempts_before_and_after_a_retry_differ(app: Tidemill, kit: AsyncKit) -> None:
     @app.task(name="describe", retry=Retry(attempts=1))
     async def describe() -> None:
         raise LookupError("no such song")
 
     sent = await describe.enqueue()
     await kit.run_until_idle(check=False)
-    operator = Visitor(app)
+    operator = PageClient(app)
     await operator.does(f"/jobs/{sent.id}/retry")
     await kit.run_until_idle(check=False)
-    shown = plain(await operator.page(f"/jobs/{sent.id}"))
+    shown = visible_text(await operator.page(f"/jobs/{sent.id}"))
     assert re.findall(r"Attempt 1 · (after retry \d+)?", shown) == ["after retry 1", ""]
 
 
-async def test_of_chosen_jobs_those_that_cannot_be_changed_are_told(app: Tidemill, kit: AsyncKit) -> None:
+async def test_skipped_jobs_of_a_selection_are_reported(app: Tidemill, kit: AsyncKit) -> None:
     @app.task(name="describe")
     async def describe() -> None: ...
 
     ended = [await describe.enqueue(), await describe.enqueue()]
     await kit.run_until_idle()
     waits = await describe.enqueue()
-    operator = Visitor(app)
+    operator = PageClient(app)
     await operator.does("/bulk/cancel", [("ids", one.id) for one in ended])
-    assert operator.told == "0 jobs were cancelled. 2 were in no state for it."
+    assert operator.notice == "0 jobs cancelled. 2 skipped: wrong state."
     await operator.does("/bulk/cancel", [("ids", one.id) for one in (*ended, waits)])
-    assert operator.told == "1 job was cancelled. 2 were in no state for it."
+    assert operator.notice == "1 job cancelled. 2 skipped: wrong state."
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ async def test_of_chosen_jobs_those_that_cannot_be_changed_are_told(app: Tidemil
         ("", False),
     ],
 )
-async def test_whose_form_was_refused_is_led_back_to_it(
+async def test_a_refused_form_links_back_to_its_page(
     app: Tidemill, kit: AsyncKit, referer: str, led: bool
 ) -> None:
     app.queue("feeds")
-    operator = Visitor(app, referer=referer)
-    refused = await operator.send("/queues/feeds/pause", {"lasts": "soon"})
+    operator = PageClient(app, referer=referer)
+    refused = await operator.send("/queues/feeds/pause", {"duration": "soon"})
     assert refused.status == 422
     assert ('href="/queues/feeds?day=1"' in refused.text) == led
     assert "elsewhere.example" not in refused.text

@@ -1,4 +1,4 @@
-"""Pools as pages: how full, until when closed and why, overridden and opened from there."""
+"""The pool pages: usage, closures, override, open and close."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.web.pages.visitor import Visitor, plain
+from tests.web.pages.page_client import PageClient, visible_text
 from tidemill import Limit, PoolNotFound, Task, Tidemill
-from tidemill.core.refusals import Reason, Refusal
-from tidemill.core.spending import Observation
-from tidemill.testing.kits import AsyncKit
+from tidemill.core.feedback import Observation, Reason, Refusal
+from tidemill.testing.kit import AsyncKit
 from tidemill.web import Role
 
 ODD = "a/b ?<i>"
@@ -38,12 +37,12 @@ def fetch(app: Tidemill) -> Task[[str], None]:
     return fetch
 
 
-async def test_where_there_is_none_it_is_told_how(admin: Visitor) -> None:
+async def test_an_empty_page_explains_pools(admin: PageClient) -> None:
     assert "app.pool(" in await admin.page("/pools")
 
 
-async def test_what_is_used_and_who_waits(
-    app: Tidemill, ask: Task[[str], None], admin: Visitor, kit: AsyncKit
+async def test_a_pool_shows_its_usage_and_waiting_jobs(
+    app: Tidemill, ask: Task[[str], None], admin: PageClient, kit: AsyncKit
 ) -> None:
     await app.enqueue_many([ask.job(f"{number}") for number in range(15)])
     await kit.run_for(1)
@@ -51,29 +50,29 @@ async def test_what_is_used_and_who_waits(
         shown = await admin.page(page)
         assert "<i>" not in shown
         assert "a/b ?&lt;i&gt;" in shown
-        assert "10 of 10" in plain(shown)
-        assert "1,000 of 1,000" in plain(shown)
-    assert "5 jobs wait" in plain(await admin.page("/pools"))
-    assert "all free in" in plain(await admin.page(WHERE))
+        assert "10 of 10" in visible_text(shown)
+        assert "1,000 of 1,000" in visible_text(shown)
+    assert "5 jobs waiting" in visible_text(await admin.page("/pools"))
+    assert "all free in" in visible_text(await admin.page(WHERE))
 
 
-async def test_a_refusal_is_told_with_its_countdown(
-    app: Tidemill, ask: Task[[str], None], admin: Visitor, kit: AsyncKit
+async def test_a_refusal_has_a_countdown(
+    app: Tidemill, ask: Task[[str], None], admin: PageClient, kit: AsyncKit
 ) -> None:
-    assert "open" in plain(await admin.page(WHERE))
-    said = Refusal(reason=Reason.STATED, resets_at=kit.now + 600, text="come back <b>later</b>")
-    await app.store.observe([Observation(pool=ODD, refusal=said)])
+    assert "open" in visible_text(await admin.page(WHERE))
+    refusal = Refusal(reason=Reason.STATED, resets_at=kit.now + 600, text="come back <b>later</b>")
+    await app.store.observe([Observation(pool=ODD, refusal=refusal)])
     shown = await admin.page(WHERE)
-    assert "Closed until the provider&#39;s time" in shown
+    assert "Closed until the time the provider named" in shown
     assert "come back &lt;b&gt;later&lt;/b&gt;" in shown
     assert "data-until" in shown
-    assert "refused" in plain(await admin.page("/pools"))
+    assert "refused" in visible_text(await admin.page("/pools"))
     await admin.does(f"{WHERE}/open")
     assert (await app.inspect.pool(ODD)).is_open
 
 
-async def test_limits_are_overridden_and_follow_again(
-    app: Tidemill, ask: Task[[str], None], admin: Visitor, kit: AsyncKit
+async def test_limits_are_overridden_and_restored(
+    app: Tidemill, ask: Task[[str], None], admin: PageClient, kit: AsyncKit
 ) -> None:
     limits = [
         ("limit", "requests per minute"),
@@ -81,7 +80,7 @@ async def test_limits_are_overridden_and_follow_again(
         ("limit", "tokens per minute"),
         ("amount", "1000"),
     ]
-    mark = [("lasts", "1d"), ("reason", "they are slow")]
+    mark = [("duration", "1d"), ("reason", "they are slow")]
     assert await admin.does(f"{WHERE}/override", [*limits, *mark]) == WHERE
     override = (await app.inspect.pool(ODD)).override
     assert override is not None
@@ -89,43 +88,43 @@ async def test_limits_are_overridden_and_follow_again(
     assert (override.by, override.reason, override.until) == ("ann", "they are slow", kit.now + 86_400)
     await app.enqueue_many([ask.job(f"{number}") for number in range(15)])
     await kit.run_for(1)
-    assert "4 of 4" in plain(await admin.page(WHERE))
-    await admin.does(f"{WHERE}/follow")
+    assert "4 of 4" in visible_text(await admin.page(WHERE))
+    await admin.does(f"{WHERE}/clear-override")
     assert (await app.inspect.pool(ODD)).override is None
-    for wrong, told in (
+    for wrong, message in (
         (limits[:3], "every limit needs an amount"),
         ([("limit", "requests per minute"), ("amount", "10")], "every amount is as it was"),
         ([("limit", "requests per minute"), ("amount", "0")], "must be above 0"),
         ([("limit", "requests per minute"), ("amount", "many")], "amount"),
     ):
         refused = await admin.send(f"{WHERE}/override", wrong)
-        assert (refused.status, told in plain(refused.text)) == (422, True), refused.text
+        assert (refused.status, message in visible_text(refused.text)) == (422, True), refused.text
 
 
-async def test_it_is_closed_by_whom_and_why(
-    app: Tidemill, ask: Task[[str], None], admin: Visitor, kit: AsyncKit
+async def test_a_closed_pool_shows_author_and_reason(
+    app: Tidemill, ask: Task[[str], None], admin: PageClient, kit: AsyncKit
 ) -> None:
-    await admin.does(f"{WHERE}/close", {"reason": "the invoice is open", "lasts": "30m"})
+    await admin.does(f"{WHERE}/close", {"reason": "the invoice is open", "duration": "30m"})
     closed = (await app.inspect.pool(ODD)).closed
     assert closed is not None
     assert (closed.by, closed.reason, closed.until) == ("ann", "the invoice is open", kit.now + 1800)
-    assert "Closed by ann: the invoice is open" in plain(await admin.page("/pools"))
+    assert "Closed by ann: the invoice is open" in visible_text(await admin.page("/pools"))
 
 
 async def test_the_busiest_keys_come_first(
-    app: Tidemill, fetch: Task[[str], None], admin: Visitor, kit: AsyncKit
+    app: Tidemill, fetch: Task[[str], None], admin: PageClient, kit: AsyncKit
 ) -> None:
     await app.enqueue_many(
         [fetch.job(host) for host in ["a.example"] * 3 + ["b.example"] * 9 + ["c.example"]]
     )
     await kit.run_for(1)
-    shown = plain(await admin.page("/pools/site"))
+    shown = visible_text(await admin.page("/pools/site"))
     assert shown.index("b.example") < shown.index("a.example") < shown.index("c.example")
     await admin.does("/pools/site/close", {"key": "c.example"})
-    shown = plain(await admin.page("/pools/site"))
+    shown = visible_text(await admin.page("/pools/site"))
     assert shown.index("c.example") < shown.index("b.example")
     one = await admin.page("/pools/site?key=b.example")
-    assert "2 of 2" in plain(one)
+    assert "2 of 2" in visible_text(one)
     assert '<input type="hidden" name="key" value="b.example">' in one
     assert await admin.does("/pools/site/open", {"key": "c.example"}) == "/pools/site?key=c.example"
     assert (await admin.get("/pools/none")).status == 404
@@ -133,8 +132,8 @@ async def test_the_busiest_keys_come_first(
         await app.inspect.pool("none")
 
 
-async def test_a_day_of_calls_and_refusals(
-    app: Tidemill, ask: Task[[str], None], admin: Visitor, kit: AsyncKit
+async def test_the_chart_of_calls_and_refusals(
+    app: Tidemill, ask: Task[[str], None], admin: PageClient, kit: AsyncKit
 ) -> None:
     await app.enqueue_many([ask.job(f"{number}") for number in range(15)])
     await kit.run_for(120)
@@ -145,10 +144,8 @@ async def test_a_day_of_calls_and_refusals(
     assert drawn["at"][-1] <= kit.now < drawn["at"][-1] + 300
 
 
-async def test_who_may_only_look_has_nothing_to_press(
-    app: Tidemill, ask: Task[[str], None], kit: AsyncKit
-) -> None:
-    viewer, operator = Visitor(app, Role.VIEWER), Visitor(app, Role.OPERATOR)
+async def test_a_viewer_has_no_buttons(app: Tidemill, ask: Task[[str], None], kit: AsyncKit) -> None:
+    viewer, operator = PageClient(app, Role.VIEWER), PageClient(app, Role.OPERATOR)
     await app.inspect.override_pool(ODD, {"requests per minute": 4}, by="ann", reason="they are slow")
     assert "they are slow" in await viewer.page(WHERE)
     assert '<form method="post"' not in (await viewer.page(WHERE)).split("<main", 1)[1]

@@ -1,11 +1,13 @@
-"""When work will be done: the same limits as the windows', as a flow instead of call by call.
+"""Forecasts: when jobs will be done. They use the same limits as the windows, but calculate with an even flow
+of calls instead of single calls.
 
-A forecast walks from one moment at which something changes to the next: a window gives units back, a
-period turns, a closure ends, a line of jobs is done. In between calls flow evenly, as fast as the
-slowest of their limits lets them. It costs what changes, not what there is to do: ten jobs and ten
-million take about as long.
+A forecast goes from one change to the next. A change is, for example, that a window returns units, a period
+ends, a closure ends or a backlog is done. Between two changes, calls flow evenly, as fast as their slowest
+limit allows. The cost depends on the number of changes and not on the number of jobs. Ten jobs and ten
+million jobs take about as long.
 
-`lines` what there is to do · `known` a pool as far as it is known · `meters` a limit as a flow sees it ·
-`building` a pool as meters · `meeting` which limits lines meet · `filling` who gets how much ·
-`walk` from change to change · `answer` when which line is done
-"""
+- `backlog`: the jobs to do.
+- `pool_outlook`: the known future of a pool.
+- `meters`: a limit as a flow.
+- `simulation`: goes from change to change and shares capacity.
+- `completion`: when each backlog is done."""

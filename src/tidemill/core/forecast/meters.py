@@ -1,7 +1,7 @@
-"""A limit as a flow sees it: how much is there, how much comes in, and when that changes by itself.
+"""Meters: a limit as an even flow. A meter knows how many units are free, how many become free per second,
+and when this changes by itself.
 
-Times are seconds from the moment of the forecast.
-"""
+Times are seconds from the moment of the forecast."""
 
 from __future__ import annotations
 
@@ -10,41 +10,46 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from tidemill.core.calendars import Period, period_at
-from tidemill.core.limits import Limit, calendar_of
+from tidemill.core.calendars import CalendarPeriod, period_at
+from tidemill.core.limits import Limit, window_calendar
 from tidemill.core.windows import Guards
 
-SOON = 1e-6
-"""Two times so close are one: sums of many stretches do not come out even."""
+TIME_TOLERANCE_SECONDS = 1e-6
+"""Two times this close are equal: sums of many time spans are not exact."""
 
-Steps = tuple[tuple[float, float], ...]
+AmountSteps = tuple[tuple[float, float], ...]
 """Amounts, each from a time on. The first holds from the beginning."""
 
 
-class Meter(Protocol):
-    """`advance` comes first at every new time; the others speak of that time."""
+class LimitMeter(Protocol):
+    """A limit over the time of a forecast. Call `advance` first at every new time. The other methods refer to
+    that time."""
 
     def advance(self, now: float) -> None: ...
 
     def room(self) -> float:
-        """Units that can be taken at once."""
+        """Returns the units that are free now and can be taken at once."""
         ...
 
     def inflow(self) -> float:
-        """Units a second that come free from now on."""
+        """Returns the units per second that become free from now on."""
         ...
 
-    def turns(self) -> float:
-        """The next time at which room jumps or the inflow changes, whatever is taken until then."""
+    def next_change(self) -> float:
+        """Returns the next time at which `room` jumps or `inflow` changes by itself. Units that are taken
+        before do not influence it."""
         ...
 
     def take(self, units: float, until: float) -> None:
-        """So many, evenly from now until then."""
+        """Takes `units`, spread evenly over the time from now to `until`."""
         ...
 
 
-class _Stepped:
-    def __init__(self, steps: Steps) -> None:
+class _SteppedMeter:
+    """A meter whose amount changes at known times. `steps` has pairs of a time and the amount from then
+    on."""
+
+    def __init__(self, steps: AmountSteps) -> None:
         self._steps, self._now = deque(steps), 0.0
         self._amount = 0.0
         self._step()
@@ -54,19 +59,21 @@ class _Stepped:
         self._step()
 
     def _step(self) -> None:
-        while self._steps and self._steps[0][0] <= self._now + SOON:
+        while self._steps and self._steps[0][0] <= self._now + TIME_TOLERANCE_SECONDS:
             self._amount = self._steps.popleft()[1]
 
     def _next_step(self) -> float:
         return self._steps[0][0] if self._steps else math.inf
 
 
-class Held(_Stepped):
-    """What is taken comes back after `hold`: a rolling window, or calls at once that take so long.
+class WindowMeter(_SteppedMeter):
+    """A meter whose units return `hold` seconds after they were taken. It stands for a rolling window of that
+    length, or for a limit on concurrent calls that each take that long.
 
-    `back` are the units that are out now, each with the stretch of time in which they come back."""
+    `back` has the units in use now, as tuples of start, end and units. The units of a tuple return evenly
+    between its start and its end."""
 
-    def __init__(self, steps: Steps, hold: float, back: Sequence[tuple[float, float, float]]) -> None:
+    def __init__(self, steps: AmountSteps, hold: float, back: Sequence[tuple[float, float, float]]) -> None:
         super().__init__(steps)
         self._hold = hold
         self._back = deque(back)
@@ -74,38 +81,40 @@ class Held(_Stepped):
 
     def advance(self, now: float) -> None:
         super().advance(now)
-        while self._back and self._back[0][1] <= now + SOON:
+        while self._back and self._back[0][1] <= now + TIME_TOLERANCE_SECONDS:
             self._out -= self._back.popleft()[2]
 
     def room(self) -> float:
         return self._amount - self._out + self._returned()
 
     def inflow(self) -> float:
-        if not self._back or self._back[0][0] > self._now + SOON:
+        if not self._back or self._back[0][0] > self._now + TIME_TOLERANCE_SECONDS:
             return 0.0
         begin, end, units = self._back[0]
         return units / (end - begin)
 
-    def turns(self) -> float:
+    def next_change(self) -> float:
         if not self._back:
             return self._next_step()
         begin, end, _ = self._back[0]
-        return min(begin if begin > self._now + SOON else end, self._next_step())
+        return min(begin if begin > self._now + TIME_TOLERANCE_SECONDS else end, self._next_step())
 
     def take(self, units: float, until: float) -> None:
         begin, end = self._now + self._hold, until + self._hold
-        if self._back:  # they come back in turn
+        if self._back:  # units return in turn
             begin = max(begin, self._back[-1][1])
         self._out += units
         if not self._joins(begin, end, units):
             self._back.append((begin, max(begin, end), units))
 
     def _joins(self, begin: float, end: float, units: float) -> bool:
-        """A flow that goes on as it was is one stretch: else each change would make another, for ever."""
-        if not self._back or end - begin <= SOON:
+        """Adds the units to the last time span if they continue it at the same rate, and returns True. Else
+        returns False. Without joining, every change of the forecast would add a time span, and the list would
+        grow without end."""
+        if not self._back or end - begin <= TIME_TOLERANCE_SECONDS:
             return False
         first, last, before = self._back[-1]
-        if last - first <= SOON or begin - last > SOON:
+        if last - first <= TIME_TOLERANCE_SECONDS or begin - last > TIME_TOLERANCE_SECONDS:
             return False
         if not math.isclose(before / (last - first), units / (end - begin), rel_tol=1e-3):
             return False
@@ -113,18 +122,19 @@ class Held(_Stepped):
         return True
 
     def _returned(self) -> float:
-        """Of the first that come back, what already has."""
+        """Returns how many units of the first time span have already returned."""
         if not self._back or self._back[0][0] >= self._now:
             return 0.0
         begin, end, units = self._back[0]
         return units * (self._now - begin) / (end - begin)
 
 
-class Refilled(_Stepped):
-    """Refills evenly, in `seconds` for the whole amount: a bucket, a pace, or a window so short that its
-    steps do not matter. When it is full, `missing` of the amount are not in it."""
+class BucketMeter(_SteppedMeter):
+    """A meter that refills evenly, the whole amount in `seconds`. It stands for a bucket, a pace, or a window
+    that is very short. `spent` are the units in use now. The meter never grants the last `missing` units: it
+    is full when it has the amount minus `missing`."""
 
-    def __init__(self, steps: Steps, seconds: float, spent: float, missing: float = 0.0) -> None:
+    def __init__(self, steps: AmountSteps, seconds: float, spent: float, missing: float = 0.0) -> None:
         super().__init__(steps)
         self._seconds, self._spent, self._missing = seconds, spent, missing
         self._since = 0.0
@@ -140,47 +150,50 @@ class Refilled(_Stepped):
     def inflow(self) -> float:
         return self._amount / self._seconds
 
-    def turns(self) -> float:
+    def next_change(self) -> float:
         return self._next_step()
 
     def take(self, units: float, until: float) -> None:
-        del until  # what flows in meanwhile is counted by `advance`
+        del until  # `advance` counts what flows in meanwhile
         self._spent += units
 
 
-class Counted(_Stepped):
-    """A counter per period. Around its turn nothing is taken."""
+class CalendarMeter(_SteppedMeter):
+    """A meter that counts units per calendar period. Around the end of a period it grants nothing. `used` are
+    the units of the current period, and `wall` is the wall time of the forecast."""
 
-    def __init__(self, steps: Steps, limit: Limit, used: float, wall: float, guards: Guards) -> None:
+    def __init__(self, steps: AmountSteps, limit: Limit, used: float, wall: float, guards: Guards) -> None:
         super().__init__(steps)
-        self._calendar, self._wall, self._guards = calendar_of(limit), wall, guards
+        self._calendar, self._wall, self._guards = window_calendar(limit), wall, guards
         self._used = used
-        self._period = self._look()
+        self._period = self._current_period()
 
     def advance(self, now: float) -> None:
         super().advance(now)
-        if now + SOON >= self._period.end:
-            self._period, self._used = self._look(), 0.0
+        if now + TIME_TOLERANCE_SECONDS >= self._period.end:
+            self._period, self._used = self._current_period(), 0.0
 
     def room(self) -> float:
         left = self._amount - self._used
-        return left if self._opens() <= self._now + SOON < self._closes() else min(left, 0.0)
+        return (
+            left if self._opens() <= self._now + TIME_TOLERANCE_SECONDS < self._closes() else min(left, 0.0)
+        )
 
     def inflow(self) -> float:
         return 0.0
 
-    def turns(self) -> float:
+    def next_change(self) -> float:
         moments = (self._opens(), self._closes(), self._period.end, self._next_step())
-        return min(moment for moment in moments if moment > self._now + SOON)
+        return min(moment for moment in moments if moment > self._now + TIME_TOLERANCE_SECONDS)
 
     def take(self, units: float, until: float) -> None:
-        del until  # a stretch never goes beyond a turn
+        del until  # a time span never crosses the end of a period
         self._used += units
 
-    def _look(self) -> Period:
-        # A wall time is a large number, whose smallest step is larger than ours.
-        found = period_at(self._calendar, self._wall + self._now + SOON * 1000)
-        return Period(found.start - self._wall, found.end - self._wall)
+    def _current_period(self) -> CalendarPeriod:
+        # A wall time is a large number, whose float precision is below our tolerance.
+        found = period_at(self._calendar, self._wall + self._now + TIME_TOLERANCE_SECONDS * 1000)
+        return CalendarPeriod(found.start - self._wall, found.end - self._wall)
 
     def _opens(self) -> float:
         return self._period.start + self._guards.midnight
@@ -189,8 +202,8 @@ class Counted(_Stepped):
         return self._period.end - self._guards.midnight - self._guards.jitter
 
 
-class Shut:
-    """Nothing until a time, then anything."""
+class ClosedMeter:
+    """A meter that grants nothing before the time `until`, and everything afterwards."""
 
     def __init__(self, until: float) -> None:
         self._until, self._now = until, 0.0
@@ -199,13 +212,13 @@ class Shut:
         self._now = now
 
     def room(self) -> float:
-        return math.inf if self._now + SOON >= self._until else 0.0
+        return math.inf if self._now + TIME_TOLERANCE_SECONDS >= self._until else 0.0
 
     def inflow(self) -> float:
         return 0.0
 
-    def turns(self) -> float:
-        return self._until if self._until > self._now + SOON else math.inf
+    def next_change(self) -> float:
+        return self._until if self._until > self._now + TIME_TOLERANCE_SECONDS else math.inf
 
     def take(self, units: float, until: float) -> None:
-        """It counts nothing."""
+        """Does nothing, because this meter counts no units."""

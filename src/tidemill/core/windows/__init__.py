@@ -1,46 +1,46 @@
-"""How much of a limit is left: pure arithmetic on a small state, one shape per file.
+"""Windows: how much of a limit is left, calculated from a small stored state.
 
-A *take* is entered at the moment the store decides. The call reaches the provider up to `guard`
-seconds later, so a take is counted for its window and the guard. Then no arrival pattern passes the
-limit: what arrives within any W was decided within W + guard, and at most `amount` ever is.
+Units are counted at the claim. The call reaches the provider up to `jitter` seconds later. Units therefore
+count for the length of the window plus the jitter. All calls that reach the provider within one window were
+claimed within the window plus the jitter, and in that time at most `amount` units are granted. So the limit
+is kept, no matter how late each call is.
 
-What comes back (a refund) leaves the place it was entered in and is free at once. What comes on top
-(a debt) is entered when it is known and may pass the limit: it has been spent.
-"""
+A refund is subtracted where its units were counted, and these units are free at once. A debt is counted when
+it becomes known. It may exceed the limit, because the units have been used."""
 
 from __future__ import annotations
 
 from tidemill.core.calendars import Calendar
 from tidemill.core.limits import Limit, Shape
-from tidemill.core.windows.bucket import Bucket
-from tidemill.core.windows.calendar import CalendarCount
-from tidemill.core.windows.concurrent import Concurrent
-from tidemill.core.windows.paced import Paced
-from tidemill.core.windows.rolling import Rolling
-from tidemill.core.windows.window import LEAVE_SHARE, Guards, Instant, Window
+from tidemill.core.windows.base import SEND_SHARE, Guards, Instant, Window
+from tidemill.core.windows.bucket import BucketWindow
+from tidemill.core.windows.calendar_window import CalendarWindow
+from tidemill.core.windows.concurrent_window import ConcurrentWindow
+from tidemill.core.windows.rolling_window import PacedWindow, RollingWindow
 
-Kept = Rolling | Bucket | Paced | CalendarCount | Concurrent
-"""What a store keeps for a limit: one of these, as data."""
+WindowState = RollingWindow | BucketWindow | PacedWindow | CalendarWindow | ConcurrentWindow
+"""The stored state of one limit."""
 
-_SHAPES: dict[Shape, type[Rolling | Bucket | Paced]] = {
-    Shape.ROLLING: Rolling,
-    Shape.BUCKET: Bucket,
-    Shape.PACED: Paced,
+_SHAPES: dict[Shape, type[RollingWindow | BucketWindow | PacedWindow]] = {
+    Shape.ROLLING: RollingWindow,
+    Shape.BUCKET: BucketWindow,
+    Shape.PACED: PacedWindow,
 }
 
 
-def fresh(limit: Limit) -> Kept:
-    """Nothing has been taken yet, as for a pool that was just declared."""
+def new_window(limit: Limit) -> WindowState:
+    """Returns an unused window of the kind that the limit needs."""
     if limit.per is None:
-        return Concurrent()
+        return ConcurrentWindow()
     if isinstance(limit.per, Calendar):
-        return CalendarCount()
+        return CalendarWindow()
     return _SHAPES[limit.shape]()
 
 
-def fits(window: Kept, limit: Limit) -> bool:
-    """False when the limit's kind was changed: what was kept means nothing to it."""
-    return type(window) is type(fresh(limit))
+def fits_limit(window: WindowState, limit: Limit) -> bool:
+    """True if the stored window has the kind that the limit needs. False means that the kind of the limit was
+    changed, and the stored window is useless."""
+    return type(window) is type(new_window(limit))
 
 
-__all__ = ["LEAVE_SHARE", "Guards", "Instant", "Kept", "Window", "fits", "fresh"]
+__all__ = ["SEND_SHARE", "Guards", "Instant", "Window", "WindowState", "fits_limit", "new_window"]

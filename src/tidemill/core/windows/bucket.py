@@ -1,4 +1,5 @@
-"""Refills evenly, and a full one may be spent at once: a mirror of the provider's own."""
+"""The bucket window. It refills evenly, and a full bucket may be used at once, like the provider's own
+bucket."""
 
 from __future__ import annotations
 
@@ -8,21 +9,22 @@ from typing import Self
 import msgspec
 from msgspec.structs import replace
 
-from tidemill.core.limits import Limit, seconds_of
-from tidemill.core.windows.window import LONG_AGO, TINY, Guards, Instant
+from tidemill.core.limits import Limit, window_seconds
+from tidemill.core.windows.base import LONG_AGO, TOLERANCE, Guards, Instant
 
 
-class Bucket(msgspec.Struct, frozen=True, tag="bucket"):
-    """`spent` is what was missing from a full bucket at boot time `at`.
+class BucketWindow(msgspec.Struct, frozen=True, tag="bucket"):
+    """A bucket that refills evenly. `spent` is how many units were missing at boot-clock time `at`.
 
-    A call that was decided early may arrive late, and leave ours refilled before the provider's has been
-    emptied. So ours counts as full only when it has been so for the jitter (`spent` goes on below 0 until
-    then), and what flows in during the jitter is kept back from all calls but those it is full for. That
-    way a call may be as large as the bucket, and no pattern of arrivals empties the provider's.
+    A call reaches the provider up to the jitter after its claim. Our bucket could therefore be full again
+    before the call empties the provider's bucket. The next calls would then be refused. Two rules prevent
+    this. Our bucket counts as full only after it has been full for the length of the jitter; until then,
+    `spent` falls below 0. And before it counts as full, it grants less, by the units that flow in during the
+    jitter. So a call may be as large as the bucket, and the provider's bucket is never overdrawn.
 
-    `forgone` is the stretch whose inflow was taken off what came back, see `returned`. `size` is the amount
-    `spent` is missing from, 0 before the first take: another one is another bucket, see `resized`.
-    """
+    `forgone` is the time span whose inflow was subtracted from refunds, see `returned`. `size` is the amount
+    of the limit for which `spent` was counted, 0 before the first use. If the amount of the limit changes,
+    call `resized`."""
 
     spent: float = 0.0
     at: float = LONG_AGO
@@ -36,19 +38,20 @@ class Bucket(msgspec.Struct, frozen=True, tag="bucket"):
         return limit.amount - _inflow(limit, guards) - self._spent(limit, now, guards)
 
     def wait(self, limit: Limit, units: float, now: Instant, guards: Guards) -> float:
-        if units > limit.amount + TINY:
+        if units > limit.amount + TOLERANCE:
             return math.inf
         missing = units - self.room(limit, now, guards)
-        return max(0.0, missing / _rate(limit)) if missing > TINY else 0.0
+        return max(0.0, missing / _rate(limit)) if missing > TOLERANCE else 0.0
 
     def taken(self, limit: Limit, units: float, now: Instant, guards: Guards) -> tuple[Self, float]:
         spent = max(0.0, self._spent(limit, now, guards))
         return type(self)(spent + units, now.boot, self.forgone, self.size or limit.amount), now.boot
 
     def returned(self, limit: Limit, units: float, mark: float, now: Instant) -> Self:
-        """Had it not been taken, the bucket might have been full since, and what flowed in lost. So that much
-        does not come back, once for all that come back after the same stretch. Of a call that took long
-        nothing is left, which is why such calls are held (`core.reserving`)."""
+        """Returns the bucket after a refund. The refund is reduced by the units that flowed in since `mark`,
+        the time when the units were taken. Without the call, the bucket might have been full and could not
+        have taken this inflow. The same time span reduces only one refund. After a long call nothing would be
+        left of the refund, so units of long calls are held instead (`core.reservations`)."""
         since, until = self.forgone
         before = max(0.0, min(now.boot, until) - max(mark, since))
         left = units - max(0.0, now.boot - mark - before) * _rate(limit)
@@ -61,9 +64,10 @@ class Bucket(msgspec.Struct, frozen=True, tag="bucket"):
         return type(self)(limit.amount, now.boot, size=limit.amount)
 
     def resized(self, limit: Limit, now: Instant, guards: Guards) -> Self:
-        """For a limit of another amount. What a larger bucket has more of flows in like the rest, and a
-        smaller one is as empty as the larger was. When the provider changed is not known, so the slower of
-        the two rates counts since the last take."""
+        """Returns the bucket adapted to the amount of `limit`. If the bucket grows, the additional units flow
+        in over time. If it shrinks, the number of missing units stays the same. It is unknown when the
+        provider changed the limit. For the time since the last use, the slower of the two refill rates is
+        therefore used."""
         slower = replace(limit, amount=min(limit.amount, self.size))
         more = max(0.0, limit.amount - self.size)
         return type(self)(self._spent(slower, now, guards) + more, now.boot, self.forgone, limit.amount)
@@ -74,9 +78,9 @@ class Bucket(msgspec.Struct, frozen=True, tag="bucket"):
 
 
 def _rate(limit: Limit) -> float:
-    return limit.amount / seconds_of(limit)
+    return limit.amount / window_seconds(limit)
 
 
 def _inflow(limit: Limit, guards: Guards) -> float:
-    """What flows in during the jitter."""
+    """Returns the units that flow in during the jitter."""
     return _rate(limit) * guards.jitter

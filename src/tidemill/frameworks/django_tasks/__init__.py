@@ -1,4 +1,5 @@
-"""A backend for Django's tasks: `django.tasks` of Django 6, or the package django-tasks before it.
+"""A backend for Django's tasks. It works with `django.tasks` of Django 6, and with the package django-tasks
+for earlier versions.
 
     TASKS = {
         "default": {
@@ -7,12 +8,11 @@
         }
     }
 
-`manage.py tidemill_worker --backend default` runs what was enqueued.
-"""
+`manage.py tidemill_worker --backend default` runs the enqueued tasks."""
 
 from __future__ import annotations
 
-from tidemill.frameworks.django_tasks.api import task_backends
 from tidemill.frameworks.django_tasks.backend import TidemillBackend
+from tidemill.frameworks.django_tasks.compat import task_backends
 
 __all__ = ["TidemillBackend", "task_backends"]

@@ -1,4 +1,4 @@
-"""A job as Django's TaskResult."""
+"""Converts a job into Django's TaskResult, with states, priorities and times."""
 
 from __future__ import annotations
 
@@ -6,25 +6,91 @@ import builtins
 import re
 from collections.abc import Iterable
 from copy import copy
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from django.conf import settings
+from django.utils import timezone
+from django.utils.module_loading import import_string
 
 from tidemill import errors
 from tidemill.app import Tidemill
 from tidemill.contract.reader import AttemptRecord
-from tidemill.core.job import Error, Job
+from tidemill.core.jobs import DEFAULT_PRIORITY, Error, Job
 from tidemill.core.states import State
-from tidemill.frameworks.django_tasks.api import Task, TaskError, TaskResult, TaskResultDoesNotExist
-from tidemill.frameworks.django_tasks.names import STATUS, NotATask, moment, task_at, their_priority
+from tidemill.frameworks.django_tasks.compat import (
+    TASK_MAX_PRIORITY,
+    TASK_MIN_PRIORITY,
+    Task,
+    TaskError,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+)
 
-PREFIX = "django:"
+STATUS_BY_STATE = {
+    State.SCHEDULED: TaskResultStatus.READY,
+    State.READY: TaskResultStatus.READY,
+    State.WAITING: TaskResultStatus.READY,
+    State.RUNNING: TaskResultStatus.RUNNING,
+    State.DONE: TaskResultStatus.SUCCESSFUL,
+    State.FAILED: TaskResultStatus.FAILED,
+    State.CANCELLED: TaskResultStatus.FAILED,  # Django has no such status; the error says "cancelled"
+}
 
-_OURS = {"Timeout": "builtins.TimeoutError"}
+
+class NotADjangoTask(Exception):
+    """Raised if a path does not lead to a function decorated with Django's `@task`."""
 
 
-class Call(msgspec.Struct):
-    """What a job is to run. `run_after` is kept for the result; the store knows it as the due time."""
+def to_tidemill_priority(priority: int) -> int:
+    """Returns the Tidemill priority for a Django priority. In Django a larger number is more urgent, in
+    Tidemill a smaller one. Django's default becomes Tidemill's default."""
+    return DEFAULT_PRIORITY - priority
+
+
+def to_django_priority(priority: int) -> int:
+    """Returns the Django priority for a Tidemill priority. A value outside of Django's range becomes the
+    nearest allowed value. Operators and retries can set such values."""
+    return min(max(DEFAULT_PRIORITY - priority, TASK_MIN_PRIORITY), TASK_MAX_PRIORITY)
+
+
+def import_task(path: str) -> Task[..., Any]:
+    """Imports and returns the Django task at `path`. Raises `NotADjangoTask` for anything else, because a
+    payload must not be able to run any function."""
+    try:
+        found = import_string(path)
+    except ImportError as error:
+        raise NotADjangoTask(f"{path!r} cannot be imported: {error}") from error
+    if not isinstance(found, Task) or found.module_path != path:
+        raise NotADjangoTask(f"{path!r} is not a function decorated with Django's @task")
+    return found
+
+
+def to_datetime(time: float | None) -> datetime | None:
+    """Returns a wall time as an aware datetime; None for None. With `USE_TZ = False` it is a naive datetime
+    in the project's time zone."""
+    if time is None:
+        return None
+    aware = datetime.fromtimestamp(time, UTC)
+    return aware if settings.USE_TZ else timezone.make_naive(aware)
+
+
+def to_timestamp(time: datetime | None) -> float | None:
+    if time is None:
+        return None
+    return (time if timezone.is_aware(time) else timezone.make_aware(time)).timestamp()
+
+
+TASK_NAME_PREFIX = "django:"
+
+_ERROR_PATHS = {"Timeout": "builtins.TimeoutError"}
+
+
+class DjangoTaskCall(msgspec.Struct):
+    """The payload of a job that runs a Django task: the task's import path and arguments. `run_after` is a
+    wall time that is only shown in the TaskResult; the job has its own due time."""
 
     path: str
     args: list[Any]
@@ -32,22 +98,24 @@ class Call(msgspec.Struct):
     run_after: float | None = None
 
 
-class _Payload(msgspec.Struct):
-    call: Call
+class _DjangoTaskPayload(msgspec.Struct):
+    call: DjangoTaskCall
 
 
-async def read(app: Tidemill, id_: str, alias: str) -> TaskResult[Any]:
-    store = await app.client.look()
+async def load_result(app: Tidemill, id_: str, alias: str) -> TaskResult[Any]:
+    store = await app.client.store_for_reading()
     (job,) = await store.get([id_])
-    if job is None or not job.task.startswith(PREFIX):
+    if job is None or not job.task.startswith(TASK_NAME_PREFIX):
         raise TaskResultDoesNotExist(id_)
     attempts = await store.attempts(id_) if job.fence else []
-    return result_of(job, attempts, alias)
+    return to_task_result(job, attempts, alias)
 
 
-def result_of(job: Job, attempts: Iterable[AttemptRecord], alias: str) -> TaskResult[Any]:
-    """One error and one worker for each attempt that failed, and the worker of the last one."""
-    call = msgspec.json.decode(job.payload, type=_Payload).call
+def to_task_result(job: Job, attempts: Iterable[AttemptRecord], alias: str) -> TaskResult[Any]:
+    """Returns Django's TaskResult for a job. `attempts` are the failed attempts of the job. Each adds an
+    error and the id of its worker to the result. The worker of a running or successful attempt comes last.
+    `alias` is the name of the backend."""
+    call = msgspec.json.decode(job.payload, type=_DjangoTaskPayload).call
     failed = list(attempts)
     workers = [attempt.worker or "" for attempt in failed]
     if job.state in (State.RUNNING, State.DONE):
@@ -55,11 +123,11 @@ def result_of(job: Job, attempts: Iterable[AttemptRecord], alias: str) -> TaskRe
     result: TaskResult[Any] = TaskResult(
         task=_task(job, call, alias),
         id=job.id,
-        status=STATUS[job.state],
-        enqueued_at=moment(job.created),
-        started_at=moment(failed[0].started if failed else job.started),
-        last_attempted_at=moment(job.started or (failed[-1].started if failed else None)),
-        finished_at=moment(job.finished),
+        status=STATUS_BY_STATE[job.state],
+        enqueued_at=to_datetime(job.created),
+        started_at=to_datetime(failed[0].started if failed else job.started),
+        last_attempted_at=to_datetime(job.started or (failed[-1].started if failed else None)),
+        finished_at=to_datetime(job.finished),
         args=call.args,
         kwargs=call.kwargs,
         backend=alias,
@@ -71,18 +139,18 @@ def result_of(job: Job, attempts: Iterable[AttemptRecord], alias: str) -> TaskRe
     return result
 
 
-def _task(job: Job, call: Call, alias: str) -> Task[..., Any]:
+def _task(job: Job, call: DjangoTaskCall, alias: str) -> Task[..., Any]:
     try:
-        task = task_at(call.path)
-    except NotATask as error:
+        task = import_task(call.path)
+    except NotADjangoTask as error:
         raise TaskResultDoesNotExist(f"{job.id}: {error}") from error
     held = {
-        "priority": their_priority(job.priority),
+        "priority": to_django_priority(job.priority),
         "queue_name": job.queue,
-        "run_after": moment(call.run_after),
+        "run_after": to_datetime(call.run_after),
         "backend": alias,
     }
-    # Not by `using`, which refuses what may not be enqueued any more: the job is there and must run.
+    # `using` refuses options that are no longer valid, but this job exists and must run.
     described = copy(task)
     for name, value in held.items():
         object.__setattr__(described, name, value)
@@ -90,15 +158,15 @@ def _task(job: Job, call: Call, alias: str) -> Task[..., Any]:
 
 
 def _errors(job: Job, failed: Iterable[AttemptRecord]) -> list[TaskError]:
-    told = [error_of(attempt.error) for attempt in failed if attempt.error is not None]
+    found = [to_task_error(attempt.error) for attempt in failed if attempt.error is not None]
     if job.state is State.CANCELLED:
-        told.append(error_of(Error("JobCancelled", job.reason or "cancelled")))
-    elif job.state is State.FAILED and not told:
-        told.append(error_of(job.error or Error("JobFailed", job.reason or "failed")))
-    return told
+        found.append(to_task_error(Error("JobCancelled", job.reason or "cancelled")))
+    elif job.state is State.FAILED and not found:
+        found.append(to_task_error(job.error or Error("JobFailed", job.reason or "failed")))
+    return found
 
 
-def error_of(error: Error) -> TaskError:
+def to_task_error(error: Error) -> TaskError:
     return TaskError(
         exception_class_path=_class_path(error),
         traceback=error.traceback or f"{error.type}: {error.message}\n",
@@ -106,17 +174,17 @@ def error_of(error: Error) -> TaskError:
 
 
 def _class_path(error: Error) -> str:
-    """A job keeps the name of an exception, and its traceback says the path of what is not a builtin."""
-    if error.type in _OURS:
-        return _OURS[error.type]
-    told = re.escape(f"{error.type}: {error.message}" if error.message else error.type)
-    paths: list[str] = re.findall(rf"^[ |]*([\w.<>]+)\.{told}", error.traceback or "", re.MULTILINE)
+    """Returns the import path of an exception class, as TaskError needs it. A job stores only the name of the
+    class, so the path is searched in the traceback. A name without a path in the traceback is a builtin or an
+    error of Tidemill."""
+    if error.type in _ERROR_PATHS:
+        return _ERROR_PATHS[error.type]
+    shown = re.escape(f"{error.type}: {error.message}" if error.message else error.type)
+    paths: list[str] = re.findall(rf"^[ |]*([\w.<>]+)\.{shown}", error.traceback or "", re.MULTILINE)
     if paths:
         return f"{paths[-1]}.{error.type}"
     if hasattr(errors, error.type):
         return f"{errors.__name__}.{error.type}"
-    return (
-        f"{builtins.__name__}.{error.type}"
-        if hasattr(builtins, error.type)
-        else f"{errors.__name__}.JobFailed"
-    )
+    if hasattr(builtins, error.type):
+        return f"{builtins.__name__}.{error.type}"
+    return f"{errors.__name__}.JobFailed"

@@ -1,11 +1,7 @@
-"""The specification: the contracts kept by applying the pure core to dictionaries.
+"""The reference store: runs the engine on records in memory. Nothing survives the process.
 
-Other stores are translations of this one, and a model test runs them in lockstep with it,
-so what a docstring here fixes (an order of answers, what happens first) holds for all.
-
-`records` keeps jobs and indexes, `moves` what follows when a job changes state, each
-verb has a file, and `store` is the object everybody uses. Nothing survives the process.
-"""
+The model tests run every other store side by side with this one and compare each answer. So the order of
+answers and of effects here is binding for all stores."""
 
 from tidemill.stores.memory.store import MemoryStore
 

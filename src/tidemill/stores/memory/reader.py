@@ -1,4 +1,4 @@
-"""Reading: jobs, counts, history, logs, attempts, workers."""
+"""Reads jobs, counts, history, logs, attempts and workers."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from tidemill.contract.reader import (
-    AHEAD_COUNTED,
+    MAX_AHEAD_COUNTED,
     AttemptRecord,
     Backlog,
+    JobPage,
     LogLine,
-    Minute,
-    Page,
+    QueueMinute,
     WorkerInfo,
 )
-from tidemill.core.demand import Demand, averaged, sampled
-from tidemill.core.filters import Filter, checked
-from tidemill.core.job import Job
-from tidemill.core.matching import matches
-from tidemill.core.needs import is_of_batches, together
+from tidemill.core.filters import Filter, check_filter, matches_filter
+from tidemill.core.forecast.backlog import Demand, average_needs, sample_size
+from tidemill.core.jobs import Job
+from tidemill.core.needs import combine_needs, is_batch_lane
 from tidemill.core.states import FINAL, State
-from tidemill.engine.amend import oldest_first
+from tidemill.engine.queue_changes import matching_jobs
 from tidemill.engine.records import Records
 
 
@@ -29,33 +28,40 @@ def get(records: Records, ids: Sequence[str]) -> list[Job | None]:
     return [records.jobs.get(id_) for id_ in ids]
 
 
-def find(records: Records, wanted: Filter, limit: int, cursor: int | None, looks: int | None) -> Page:
-    """R2, R11. The cursor is the seq of the last job that counts; new jobs have a higher one. What SQL has
-    indexes for is passed over."""
-    checked(wanted)
-    older = (job for job in _newest_first(records, wanted) if cursor is None or job.seq < cursor)
+def find(
+    records: Records, job_filter: Filter, limit: int, cursor: int | None, scan_limit: int | None
+) -> JobPage:
+    """Returns one page of the jobs that match `job_filter`, newest first (R2, R11).
+
+    `cursor` is the sequence number (`Job.seq`) of the last job that the page before has read. Jobs added
+    later have higher numbers, so they do not appear in later pages. At most `scan_limit` jobs are examined.
+    Jobs that the other stores skip with an index are skipped here too and are not counted."""
+    check_filter(job_filter)
+    older = (job for job in _newest_first(records, job_filter) if cursor is None or job.seq < cursor)
     found: list[Job] = []
     last = cursor
-    for looked, job in enumerate(older):
-        if looked == looks and wanted.ids is None:
-            return Page(tuple(found), last, partial=len(found) < limit)
-        if matches(wanted, job):
+    for scanned, job in enumerate(older):
+        if scanned == scan_limit and job_filter.ids is None:
+            return JobPage(tuple(found), last, partial=len(found) < limit)
+        if matches_filter(job_filter, job):
             if len(found) == limit:
-                return Page(tuple(found), found[-1].seq if found else None)
+                return JobPage(tuple(found), found[-1].seq if found else None)
             found.append(job)
         last = job.seq
-    return Page(tuple(found), None)
+    return JobPage(tuple(found), None)
 
 
-def _newest_first(records: Records, wanted: Filter) -> Iterator[Job]:
-    if wanted.ids is not None:
-        return reversed(list(oldest_first(records, wanted)))
-    by_order = Filter(id_prefix=wanted.id_prefix, queue=wanted.queue, states=wanted.states, flow=wanted.flow)
-    return (job for job in reversed(records.jobs.values()) if matches(by_order, job))
+def _newest_first(records: Records, job_filter: Filter) -> Iterator[Job]:
+    if job_filter.ids is not None:
+        return reversed(list(matching_jobs(records, job_filter)))
+    by_order = Filter(
+        id_prefix=job_filter.id_prefix, queue=job_filter.queue, states=job_filter.states, flow=job_filter.flow
+    )
+    return (job for job in reversed(records.jobs.values()) if matches_filter(by_order, job))
 
 
 def counts(records: Records) -> dict[str, dict[State, int]]:
-    """R3. Only what there is: states and queues without a job are left out."""
+    """Returns the number of jobs by queue and state (R3). States and queues without jobs are left out."""
     found = {
         name: {state: count for state, count in queue.counts.items() if count}
         for name, queue in records.queues.items()
@@ -63,12 +69,13 @@ def counts(records: Records) -> dict[str, dict[State, int]]:
     return {name: states for name, states in found.items() if states}
 
 
-def history(records: Records, queue: str, since: float) -> list[Minute]:
-    """R4. Minutes that began at `since` or later, and the one it falls into."""
+def history(records: Records, queue: str, since: float) -> list[QueueMinute]:
+    """Returns the history of a queue, one entry per minute, oldest first (R4). It starts with the minute that
+    contains the wall time `since`."""
     known = records.queues.get(queue)
     minutes = {} if known is None else known.history
     return [
-        Minute(at, *(count[what] for what in Minute.__struct_fields__[1:]))
+        QueueMinute(at, *(count[column] for column in QueueMinute.__struct_fields__[1:]))
         for at, count in sorted(minutes.items())
         if at >= since // 60 * 60
     ]
@@ -84,7 +91,8 @@ def attempts(records: Records, job: str) -> list[AttemptRecord]:
 
 
 def workers(records: Records) -> list[WorkerInfo]:
-    """R7, by id. `holds` counts the jobs running in the worker's name now."""
+    """Returns the workers whose lease has not expired, sorted by id (R7). The field `holds` of each worker is
+    the number of jobs that it runs now."""
     boot = records.clock.boot()
     return [
         replace(known.info, holds=len(records.running.of(worker)))
@@ -94,13 +102,13 @@ def workers(records: Records) -> list[WorkerInfo]:
 
 
 def backlog(records: Records, name: str) -> Backlog:
-    """R8. A job is ready since it was due."""
+    """Returns the oldest ready time, the next due time, the number of retrying jobs and the last end (R8)."""
     queue = records.queues.get(name)
     if queue is None:
         return Backlog(oldest_ready=None, next_due=None, retrying=0, last_ended=None)
     head = queue.scheduled.head()
-    shelves = (*queue.ended.values(), queue.ended_parts)
-    ended = [order[-1][0] for order in shelves if len(order)]
+    ended_orders = (*queue.ended.values(), queue.ended_parts)
+    ended = [order[-1][0] for order in ended_orders if len(order)]
     minutes = [at for at, count in queue.history.items() if any(count[state.value] for state in FINAL)]
     return Backlog(
         oldest_ready=min(queue.lanes.oldest_dues(), default=None),
@@ -111,21 +119,23 @@ def backlog(records: Records, name: str) -> Backlog:
 
 
 def ahead(records: Records, id_: str) -> int | None:
-    """R9."""
+    """Returns how many ready jobs of the same lane will start before this job (R9). The number is at most 10
+    000, even if there are more. Returns None if the job is not ready."""
     job = records.jobs.get(id_)
     if job is None or job.state is not State.READY:
         return None
-    return min(records.queues[job.queue].lanes.place_of(job), AHEAD_COUNTED)
+    return min(records.queues[job.queue].lanes.place_of(job), MAX_AHEAD_COUNTED)
 
 
 def demand(records: Records) -> list[Demand]:
-    """R10."""
+    """Returns how many ready jobs wait for pools, and the average units that one of them needs (R10). There
+    is one entry per queue, lane and priority."""
     found: list[Demand] = []
     lanes = sum(len(list(queue.lanes.pooled())) for queue in records.queues.values())
     for name, queue in sorted(records.queues.items()):
         for lane in queue.lanes.pooled():
             for priority, count in queue.lanes.priorities(lane):
-                ids = queue.lanes.ids_of(lane, priority, sampled(lanes))
+                ids = queue.lanes.ids_of(lane, priority, sample_size(lanes))
                 sample = [records.jobs[id_] for id_ in ids]
                 found.append(
                     Demand(
@@ -133,9 +143,9 @@ def demand(records: Records) -> list[Demand]:
                         lane=lane,
                         priority=priority,
                         jobs=count,
-                        needs=averaged(
-                            [together(job.needs, job.extra) for job in sample],
-                            shares_calls=is_of_batches(lane),
+                        needs=average_needs(
+                            [combine_needs(job.needs, job.deferred_needs) for job in sample],
+                            shares_calls=is_batch_lane(lane),
                         ),
                         batching=sample[0].batching,
                     )

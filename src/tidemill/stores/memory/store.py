@@ -1,4 +1,4 @@
-"""The store as everybody else sees it."""
+"""The memory store: implements every contract on records in this process."""
 
 from __future__ import annotations
 
@@ -9,89 +9,83 @@ from platform import python_version
 from typing import Self, TypeVar
 
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
-from tidemill.contract.coordinator import Led
-from tidemill.contract.copying import Copies, IdPage, JobCopy
-from tidemill.contract.courses import CoursePage
-from tidemill.contract.jobs import Arrival, Extended, Pruned, Reading, Reclaimed
+from tidemill.contract.coordination import Leadership
+from tidemill.contract.copy import IdPage, JobCopy, StoreCopy
+from tidemill.contract.documents import DocumentPage
+from tidemill.contract.jobs import Arrival, ClockReading, ExtendResult, PruneResult, ReclaimResult
 from tidemill.contract.pools import PoolMinute, PoolView
 from tidemill.contract.queues import QueueInfo
-from tidemill.contract.reader import AttemptRecord, Backlog, LogLine, Minute, Page, WorkerInfo
-from tidemill.contract.upkeep import Progress, StoreFacts
-from tidemill.core.changes import Amended, Change
-from tidemill.core.checkpoints import Checkpoint, Step
-from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
-from tidemill.core.courses import Agenda, Course, Kind
-from tidemill.core.demand import Demand
+from tidemill.contract.reader import AttemptRecord, Backlog, JobPage, LogLine, QueueMinute, WorkerInfo
+from tidemill.contract.store import ProgressCallback, StoreFacts
+from tidemill.core.checkpoints import Checkpoint, StepKey
+from tidemill.core.claims import ClaimRequest, ClaimResult, Heartbeat, Settlement, SettleResult
+from tidemill.core.documents import Document, DocumentKind, Worklist
 from tidemill.core.filters import Filter
-from tidemill.core.job import Group, Job
-from tidemill.core.queues import Inserted
+from tidemill.core.forecast.backlog import Demand
+from tidemill.core.jobs import Job, JobGroup
+from tidemill.core.operator_changes import AmendResult, OperatorChange
+from tidemill.core.queues import InsertResult
 from tidemill.core.states import State
-from tidemill.engine import (
-    admit,
-    amend,
-    checkpoints,
-    claim,
-    extend,
-    insert,
-    prune,
-    reclaim,
-    settle,
-    steering,
-)
-from tidemill.engine import pools as pooling
-from tidemill.engine.plans import Plan
+from tidemill.engine import checkpoints, claim, insert, leases, prune, queue_changes, settle
+from tidemill.engine import insert as engine_insert
+from tidemill.engine import pools as engine_pools
+from tidemill.engine.leases import lead, resign
+from tidemill.engine.read_sets import ReadSet
 from tidemill.engine.records import Records
-from tidemill.engine.verbs import SteppedVerbs
+from tidemill.engine.store_methods import EngineVerbs
 from tidemill.errors import ConfigurationError, StoreUnavailable
-from tidemill.stores.memory import copying, courses, reader
-from tidemill.stores.memory.wakeups import Hub, MemoryListener
+from tidemill.stores.memory import administration, documents, reader
+from tidemill.stores.memory.wakeups import MemoryListener, MemoryListenerHub
 
 T = TypeVar("T")
 
 
-class _Shared:
-    """What all handles of one store have in common."""
+class _SharedRecords:
+    """The records and the wake-up listeners of one memory store. All its handles (MemoryStore objects) share
+    them."""
 
     def __init__(self, clock: Clock, entropy: Entropy) -> None:
         self.records = Records(clock, entropy)
-        self.hub = Hub()
+        self.hub = MemoryListenerHub()
 
     @contextmanager
     def verb(self) -> Iterator[Records]:
-        """One atomic step; what it rang is heard when it is over."""
+        """Holds the store's lock during a `with` block and yields the records, so that the block is atomic.
+        Afterwards wakes the listeners of the topics that the block has changed."""
         with self.records.lock:
             self.records.topics.clear()
             yield self.records
-            self.records.end_step()
+            self.records.forget_empty_lanes()
             topics = tuple(self.records.topics)
         if topics:
-            self.hub.ring(topics)
+            self.hub.wake(topics)
 
 
 class MemoryBlocking:
-    """The verbs a program without an event loop needs."""
+    """The store's methods insert, amend and get in a synchronous form, for programs without an event loop."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
 
-    def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
+    def insert(self, groups: Sequence[JobGroup]) -> list[list[InsertResult]]:
         with self._store.verb() as records:
             return insert.insert(records, groups)
 
-    def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
+    def amend(self, job_filter: Filter, change: OperatorChange, limit: int = 1000) -> AmendResult:
         with self._store.verb() as records:
-            return amend.amend(records, wanted, change, limit)
+            return queue_changes.amend(records, job_filter, change, limit)
 
     def get(self, ids: Sequence[str]) -> list[Job | None]:
         with self._store.verb() as records:
             return reader.get(records, ids)
 
 
-class MemoryStore(SteppedVerbs):
-    """Every verb runs to its end under one lock and awaits nothing, which makes it atomic."""
+class MemoryStore(EngineVerbs):
+    """A store in memory. Every method that uses the records runs under one lock and does not await while it
+    has the lock. So every operation is atomic."""
 
     def __init__(self, clock: Clock | None = None, entropy: Entropy | None = None) -> None:
-        self._shared = _Shared(clock or SystemClock(), entropy or SystemEntropy())
+        self._shared = _SharedRecords(clock or SystemClock(), entropy or SystemEntropy())
         self._closed = False
         self.blocking = MemoryBlocking(self)
 
@@ -102,131 +96,136 @@ class MemoryStore(SteppedVerbs):
         with self._shared.verb() as records:
             yield records
 
-    async def step(self, plan: Plan, verb: Callable[[Records], T], *, repeatable: bool = True) -> T:  # noqa: ARG002 - nothing has to be looked up first
+    async def step(self, plan: ReadSet, verb: Callable[[Records], T], *, repeatable: bool = True) -> T:  # noqa: ARG002 - all rows are in memory
         with self.verb() as records:
             return verb(records)
 
     async def open(self) -> Self:
         self._closed = False
         with self.verb() as records:
-            reclaim.notice_boot(records)
+            leases.handle_reboot(records)
         return self
 
     async def close(self) -> None:
-        """Closes this handle. What the store holds lives as long as any handle does."""
+        """Closes this handle. The records stay available to the other handles of the store."""
         self._closed = True
 
-    def another(self) -> Self:
+    def new_handle(self) -> Self:
         other = object.__new__(type(self))
         other._shared, other._closed = self._shared, False
         other.blocking = MemoryBlocking(other)
         return other
 
     def arrive(self, job: str, task: str, payload: bytes, options: bytes = b"{}") -> None:
-        """A request from outside: what an INSERT into `arrivals` is on a database."""
+        """Adds an arrival. In a database another program does the same with an INSERT into the table
+        `arrivals`. `options` is a JSON object."""
         with self.verb() as records:
-            admit.arrive(records, job, task, payload, options)
+            engine_insert.add_arrival(records, job, task, payload, options)
 
-    async def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
+    async def insert(self, groups: Sequence[JobGroup]) -> list[list[InsertResult]]:
         return self.blocking.insert(groups)
 
     async def arrivals(self, limit: int, after: int = 0) -> list[Arrival]:
         with self.verb() as records:
-            return admit.arrivals(records, limit, after)
+            return engine_insert.list_arrivals(records, limit, after)
 
-    async def claim(self, request: ClaimRequest) -> Claims:
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
         with self.verb() as records:
             return claim.claim(records, request)
 
-    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
+    async def settle(
+        self, settlements: Sequence[Settlement], request: ClaimRequest | None = None
+    ) -> SettleResult:
         with self.verb() as records:
             return settle.settle(records, settlements, request)
 
-    async def extend(self, heartbeat: Heartbeat) -> Extended:
+    async def extend(self, heartbeat: Heartbeat) -> ExtendResult:
         with self.verb() as records:
-            return extend.extend(records, heartbeat)
+            return leases.extend(records, heartbeat)
 
-    async def reclaim(self, dead: Sequence[str] = ()) -> Reclaimed:
+    async def reclaim(self, dead: Sequence[str] = ()) -> ReclaimResult:
         with self.verb() as records:
-            return reclaim.reclaim(records, dead)
+            return leases.reclaim(records, dead)
 
-    async def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
-        return self.blocking.amend(wanted, change, limit)
+    async def amend(self, job_filter: Filter, change: OperatorChange, limit: int = 1000) -> AmendResult:
+        return self.blocking.amend(job_filter, change, limit)
 
-    async def prune(self, limit: int = 1000) -> Pruned:
+    async def prune(self, limit: int = 1000) -> PruneResult:
         with self.verb() as records:
             return prune.prune(records, limit)
 
-    async def read_clock(self) -> Reading:
+    async def read_clock(self) -> ClockReading:
         with self.verb() as records:
-            return Reading(records.clock.wall(), records.clock.boot())
+            return ClockReading(records.clock.wall(), records.clock.boot())
 
     async def queues(self) -> list[QueueInfo]:
         with self.verb() as records:
-            return steering.queues(records)
+            return queue_changes.list_queues(records)
 
     async def pools(self) -> list[PoolView]:
         with self.verb() as records:
-            return pooling.pools(records)
+            return engine_pools.list_pools(records)
 
     async def pool_history(self, pool: str, since: float) -> list[PoolMinute]:
         with self.verb() as records:
-            return pooling.history(records, pool, since)
+            return engine_pools.pool_history(records, pool, since)
 
     async def checkpoints(self, job: str) -> list[Checkpoint]:
         with self.verb() as records:
-            return checkpoints.every(records, job)
+            return checkpoints.list_checkpoints(records, job)
 
-    async def kept_step(self, job: str, step: Step) -> bytes | None:
+    async def kept_step(self, job: str, step: StepKey) -> bytes | None:
         with self.verb() as records:
-            return checkpoints.result(records, job, step)
+            return checkpoints.step_result(records, job, step)
 
-    async def agenda(self, kind: Kind, limit: int = 100, ids: Sequence[str] | None = None) -> Agenda:
+    async def worklist(
+        self, kind: DocumentKind, limit: int = 100, ids: Sequence[str] | None = None
+    ) -> Worklist:
         with self.verb() as records:
-            return courses.agenda(records, kind, limit, ids)
+            return documents.get_worklist(records, kind, limit, ids)
 
-    async def courses(self, kind: Kind, ids: Sequence[str]) -> list[Course | None]:
+    async def documents(self, kind: DocumentKind, ids: Sequence[str]) -> list[Document | None]:
         with self.verb() as records:
-            return courses.courses(records, kind, ids)
+            return documents.get_documents(records, kind, ids)
 
-    async def find_courses(
+    async def find_documents(
         self,
-        kind: Kind,
+        kind: DocumentKind,
         *,
         name: str | None = None,
         states: Sequence[str] | None = None,
         limit: int = 100,
         cursor: str | None = None,
-    ) -> CoursePage:
+    ) -> DocumentPage:
         with self.verb() as records:
-            return courses.find(records, kind, name, states, limit, cursor)
+            return documents.find_documents(records, kind, name, states, limit, cursor)
 
-    async def course_counts(self, kind: Kind) -> dict[str, int]:
+    async def document_counts(self, kind: DocumentKind) -> dict[str, int]:
         with self.verb() as records:
-            return courses.counts(records, kind)
+            return documents.count_documents(records, kind)
 
-    async def lead(self, duties: Sequence[str], worker: str, lease: float) -> Led:
+    async def lead(self, duties: Sequence[str], worker: str, lease: float) -> Leadership:
         with self.verb() as records:
-            return steering.lead(records, duties, worker, lease)
+            return lead(records, duties, worker, lease)
 
     async def resign(self, duties: Sequence[str], worker: str) -> None:
         with self.verb() as records:
-            steering.resign(records, duties, worker)
+            resign(records, duties, worker)
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         return self.blocking.get(ids)
 
     async def find(
-        self, wanted: Filter, limit: int = 100, cursor: int | None = None, looks: int | None = None
-    ) -> Page:
+        self, job_filter: Filter, limit: int = 100, cursor: int | None = None, scan_limit: int | None = None
+    ) -> JobPage:
         with self.verb() as records:
-            return reader.find(records, wanted, limit, cursor, looks)
+            return reader.find(records, job_filter, limit, cursor, scan_limit)
 
     async def counts(self) -> dict[str, dict[State, int]]:
         with self.verb() as records:
             return reader.counts(records)
 
-    async def history(self, queue: str, since: float) -> list[Minute]:
+    async def history(self, queue: str, since: float) -> list[QueueMinute]:
         with self.verb() as records:
             return reader.history(records, queue, since)
 
@@ -260,29 +259,29 @@ class MemoryStore(SteppedVerbs):
     async def check(self) -> tuple[str, ...]:
         return ()
 
-    async def backup(self, target: Path, progress: Progress | None = None) -> None:  # noqa: ARG002 - the contract's
+    async def backup(self, target: Path, progress: ProgressCallback | None = None) -> None:  # noqa: ARG002 - the contract's
         raise ConfigurationError(
             f"{target}: a store in memory ends with its process and has no backup; "
             "keep jobs in a file (sqlite:///…) instead"
         )
 
     async def compact(self) -> None:
-        """Python gives memory back by itself."""
+        """Does nothing: Python frees memory by itself."""
 
     async def copy_jobs(self, after: int = 0, limit: int = 100) -> list[JobCopy]:
         with self.verb() as records:
-            return copying.copy_jobs(records, after, limit)
+            return administration.copy_jobs(records, after, limit)
 
     async def copy_ids(self, cursor: str = "") -> IdPage:  # noqa: ARG002 - one page has them all
         with self.verb() as records:
-            return copying.copy_ids(records)
+            return administration.copy_ids(records)
 
-    async def copy_in(self, copies: Copies) -> None:
+    async def copy_in(self, copies: StoreCopy) -> None:
         with self.verb() as records:
-            copying.copy_in(records, copies)
+            administration.copy_in(records, copies)
 
     def listen(self, topics: Iterable[str]) -> MemoryListener:
         return MemoryListener(self._shared.hub, topics)
 
-    def ring(self, topics: Iterable[str]) -> None:
-        self._shared.hub.ring(topics)
+    def wake(self, topics: Iterable[str]) -> None:
+        self._shared.hub.wake(topics)

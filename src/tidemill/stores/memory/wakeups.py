@@ -7,13 +7,14 @@ import contextlib
 from collections.abc import Iterable
 from threading import Lock
 
-from tidemill.contract.wakeups import queue_topic
+from tidemill.contract.coordination import queue_topic
 
 _QUEUES = queue_topic("")
 
 
-class Hub:
-    """Who listens for what. Only armed listeners are in it."""
+class MemoryListenerHub:
+    """All listeners of a memory store that are ready to be woken (armed). They are grouped by topic, the name
+    of the thing that they wait for, such as new jobs of a queue."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -21,7 +22,7 @@ class Hub:
 
     def arm(self, listener: MemoryListener) -> None:
         with self._lock:
-            listener.rung = False
+            listener.is_woken = False
             for topic in listener.topics:
                 self._armed.setdefault(topic, {})[listener] = None
 
@@ -29,9 +30,9 @@ class Hub:
         with self._lock:
             self._remove(listener)
 
-    def ring(self, topics: Iterable[str]) -> None:
-        """A job is work for one, so a queue's topic wakes the longest armed listener not yet rung.
-        An end is news for everybody, so any other topic wakes all."""
+    def wake(self, topics: Iterable[str]) -> None:
+        """Wakes the armed listeners of `topics`; a woken listener must arm again. The topic of a queue wakes
+        only the listener that armed first. Any other topic wakes all its listeners."""
         with self._lock:
             for topic in topics:
                 listening = list(self._armed.get(topic, ()))
@@ -49,12 +50,14 @@ class Hub:
 
 
 class MemoryListener:
-    """W1, W2. A ring is kept until the next `arm`."""
+    """Waits for wake-ups of its topics (W1, W2). Call `arm` and then `wait`. A wake-up between the two calls
+    is not lost: `wait` then returns True at once. It also returns True if a wake-up comes while it waits, and
+    False after the timeout. The next `arm` clears the wake-up."""
 
-    def __init__(self, hub: Hub, topics: Iterable[str]) -> None:
+    def __init__(self, hub: MemoryListenerHub, topics: Iterable[str]) -> None:
         self._hub = hub
         self.topics = tuple(topics)
-        self.rung = False
+        self.is_woken = False
         self._waiter: asyncio.Future[None] | None = None
 
     def arm(self) -> None:
@@ -63,11 +66,11 @@ class MemoryListener:
     async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109 - as the contract has it
         self._waiter = asyncio.get_running_loop().create_future()
         try:
-            if not self.rung:  # asked after the waiter stands: a ring from another thread sees it
+            if not self.is_woken:  # checked after the waiter exists: a wake-up from another thread sees it
                 await asyncio.wait((self._waiter,), timeout=timeout)
         finally:
             self._waiter = None
-        return self.rung
+        return self.is_woken
 
     def disarm(self) -> None:
         self._hub.disarm(self)
@@ -76,8 +79,8 @@ class MemoryListener:
         self._hub.disarm(self)
 
     def wake(self) -> None:
-        """Called by the hub, on any thread."""
-        self.rung = True
+        """Wakes the listener, from any thread."""
+        self.is_woken = True
         waiter = self._waiter
         if waiter is None:
             return
@@ -85,7 +88,7 @@ class MemoryListener:
         if loop is _running_loop():
             _finish(waiter)
             return
-        with contextlib.suppress(RuntimeError):  # its loop has been closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # its loop has been closed: no coroutine waits any more
             loop.call_soon_threadsafe(_finish, waiter)
 
 

@@ -1,24 +1,25 @@
 """A store in one schema of a PostgreSQL database, for any number of machines.
 
-How it stays fast and safe:
+How the store stays fast and safe:
 
-* A verb is one statement or one transaction (`connection.py`), within a deadline, and done again when the
-  connection was lost or the server rolled it back.
-* Plain jobs (no key, pools, unique key or batches) are inserted, claimed, settled and extended by functions
-  of the server, a whole batch in one call (`schema/0004-plain.sql`). No row is locked by every insert or
-  claim: jobs that somebody has locked are passed over; minutes of history, and what becomes of the counts,
-  are appended.
-* What may start stands in a line of slim rows, and jobs that are claimed together are one row until they are
-  settled, or somebody has to know more of them (`schema/0003-folded.sql`).
-* Jobs of flows are made by a slow step, with the course they come of, and then go the way of plain ones:
-  whoever settles them notes their ends (`schema/0006-courses.sql`).
-* Everything else is the engine's verbs on rows that are looked up (`source.py`) and written in one call
-  (`commit.py`). Such steps come one after the other, so that what they read stays as it is.
-* Nothing is kept in a session, so that it works behind a pooler: no search path, no session locks, no
-  temporary tables; what is prepared there is not used where a pooler stands between (`links.py`).
-* The server's clock is the truth, and a step of it moves no lease and no window (`clocks.py`).
-* Idle processes are woken by NOTIFY, and only when one of them is parked (`wakeups.py`).
-"""
+- Each operation of the store (a verb, such as insert or claim) is one statement or one transaction, with a
+  deadline (`connection.py`). It is retried if the connection was lost or the server rolled it back.
+- Fast path: functions on the server insert, claim, settle and extend simple jobs, many per call (`schema/`).
+  Simple jobs have no key, pool, unique key or batch. Claims skip locked jobs.
+  Inserts and claims only add rows to the tables of history and counts. They update no shared row, so they
+  do not wait for each other.
+- Ready jobs have small rows in the table `ready`. A claim of several jobs writes one row for all of
+  them (a bulk claim). The row of each single job is changed later: when the job is settled, or when an
+  engine transaction needs it.
+- An engine transaction creates the jobs of a flow together with its document. Afterwards these jobs take the
+  fast path, and their settlement adds the flow to the worklist.
+- All other verbs run in the engine: rows are loaded (`load_jobs.py`, `load_lanes.py`, `pools.py`) and
+  written in one call (`commit.py`). Engine transactions run one after the other, so the rows they have read
+  stay valid.
+- A session keeps no state: no search path, session locks or temporary tables. So the store works behind a
+  connection pooler such as PgBouncer too. Behind a pooler no statements are prepared (`connection_pool.py`).
+- All times come from the server's clock. Setting this clock moves no lease and no window (`clock.py`).
+- NOTIFY wakes idle processes. It is sent only if a process listens (`wakeups.py`)."""
 
 from tidemill.stores.postgres.store import PostgresStore
 

@@ -1,8 +1,7 @@
-"""Which database, and how to reach it: what a postgresql:// URL says.
+"""Parses the postgresql:// URL of a store.
 
-What is ours is taken out of the URL (`schema`, `connections`). Everything else is libpq's and asyncpg's
-business, TLS (`sslmode`, `sslrootcert` …) and several hosts included.
-"""
+Tidemill's own options (`schema`, `connections`) are removed from the URL. All other options go to asyncpg,
+such as those for TLS (`sslmode`, `sslrootcert` …). The URL may name several hosts."""
 
 from __future__ import annotations
 
@@ -16,23 +15,24 @@ import msgspec
 from tidemill.errors import ConfigurationError
 from tidemill.stores.postgres.statements import DEFAULT_SCHEMA
 
-CONNECTIONS = 8
-"""The most a process's event loop keeps: verbs are whole batches, so a few are plenty, and a server has
-a hundred for everybody."""
+DEFAULT_MAX_CONNECTIONS = 8
+"""Most connections of one event loop. Verbs are whole batches, so a few are enough, and a server has about
+a hundred for all its clients."""
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,49}")
 _HOST = re.compile(r"(\[[\w.:%]*\]|[\w.%-]*)(:\d{0,5})?")
-_MOST_CONNECTIONS = 1000
+_MAX_CONNECTIONS = 1000
 _FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 
 
-class Address(msgspec.Struct, frozen=True):
-    """`dsn` may hold a password and is never shown; `shown` is what people may see of it."""
+class PostgresAddress(msgspec.Struct, frozen=True):
+    """The address of a store. `dsn` is the URL for asyncpg; it may contain a password and is never printed.
+    `shown` is safe to print. `connections` is the largest number of connections per event loop."""
 
     dsn: str
     shown: str
     schema: str = DEFAULT_SCHEMA
-    connections: int = CONNECTIONS
+    connections: int = DEFAULT_MAX_CONNECTIONS
 
     @classmethod
     def parse(cls, url: str, schema: str | None = None) -> Self:
@@ -40,10 +40,10 @@ class Address(msgspec.Struct, frozen=True):
         shown = _shown(parts)
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
         named = options.pop("schema", DEFAULT_SCHEMA)
-        connections = _count(options.pop("connections", str(CONNECTIONS)))
+        connections = _connection_count(options.pop("connections", str(DEFAULT_MAX_CONNECTIONS)))
         _check_files(options)
         if "," in parts.netloc:
-            # Of several hosts the one that takes writes: after a failover that is another one.
+            # Of several hosts, use the host that accepts writes. After a failover this is another host.
             options.setdefault("target_session_attrs", "read-write")
         dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
         return cls(dsn, shown, _schema(schema or named), connections)
@@ -53,13 +53,13 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def _split(url: str) -> SplitResult:
-    """A password with a character that ends a host would be shown as part of one: such a URL is refused, and
-    would not work anyway."""
+    """Splits the URL into its parts. Raises ConfigurationError for a malformed URL. A password with an
+    unescaped character such as "/" is malformed too, because a part of it would be printed as the host."""
     try:
         parts = urlsplit(url)
     except ValueError:
         parts = None
-    if parts is None or _is_strange(parts):
+    if parts is None or _is_malformed(parts):
         raise ConfigurationError(
             "url: it cannot be read as postgresql://user:password@host:port/database?schema=tidemill; write "
             "characters such as @, /, ?, # and [ in a user name, a password or an option as %40, %2F, %3F, "
@@ -68,14 +68,14 @@ def _split(url: str) -> SplitResult:
     return parts
 
 
-def _is_strange(parts: SplitResult) -> bool:
+def _is_malformed(parts: SplitResult) -> bool:
     hosts, database = parts.netloc.rpartition("@")[2], parts.path.removeprefix("/")
-    behind = "@" in f"{database}{parts.query}" or "/" in database or parts.fragment
-    return bool(behind) or not all(_HOST.fullmatch(host) for host in hosts.split(","))
+    has_more_parts = "@" in f"{database}{parts.query}" or "/" in database or parts.fragment
+    return bool(has_more_parts) or not all(_HOST.fullmatch(host) for host in hosts.split(","))
 
 
 def _shown(parts: SplitResult) -> str:
-    """Host and database."""
+    """Returns a text with host and database, without the password, for messages."""
     host, database = parts.netloc.rpartition("@")[2], parts.path.removeprefix("/")
     return f"PostgreSQL at {host or 'the local socket'}" + (f"/{unquote(database)}" if database else "")
 
@@ -90,7 +90,8 @@ def _schema(name: str) -> str:
 
 
 def _check_files(options: dict[str, str]) -> None:
-    """What asyncpg says of a missing one does not name it."""
+    """Raises ConfigurationError if a TLS file named in the URL cannot be read. asyncpg's own error does not
+    name the missing file."""
     for option in _FILES:
         if option in options and not os.access(options[option], os.R_OK):
             raise ConfigurationError(
@@ -98,9 +99,9 @@ def _check_files(options: dict[str, str]) -> None:
             )
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= _MOST_CONNECTIONS:
+def _connection_count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= _MAX_CONNECTIONS:
         raise ConfigurationError(
-            f"url: connections={text!r} must be a whole number from 1 to {_MOST_CONNECTIONS}"
+            f"url: connections={text!r} must be a whole number from 1 to {_MAX_CONNECTIONS}"
         )
     return int(text)

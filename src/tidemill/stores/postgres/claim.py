@@ -1,4 +1,4 @@
-"""claim: ready jobs go into a worker's hands."""
+"""Implements `claim`: takes ready jobs on the fast path, or in the engine."""
 
 from __future__ import annotations
 
@@ -7,79 +7,86 @@ from typing import Any
 
 from asyncpg import Record
 
-from tidemill.contract.wakeups import queue_topic
-from tidemill.core.claims import Claimed, ClaimRequest, Claims
+from tidemill.contract.coordination import queue_topic
+from tidemill.core.claims import ClaimedJob, ClaimRequest, ClaimResult
 from tidemill.engine import claim as engine
-from tidemill.engine import plans
-from tidemill.stores.postgres.columns import words
-from tidemill.stores.postgres.home import Home
-from tidemill.stores.postgres.rows import in_flow_of
-from tidemill.stores.postgres.statements import load
+from tidemill.engine import read_sets
+from tidemill.stores.postgres.engine_runner import PostgresEngineRunner
+from tidemill.stores.postgres.rows import in_flow_of, text_array
+from tidemill.stores.postgres.statements import load_statements
 
-SQL = load("plain")
+SQL = load_statements("fast_path")
 
 
-async def claim(home: Home, request: ClaimRequest) -> Claims:
-    began = home.connection.clock.own()
+async def claim(runner: PostgresEngineRunner, request: ClaimRequest) -> ClaimResult:
+    began = runner.connection.clock.process_time()
     if may_be_plain(request):
-        claim_id = home.peek_claim_id()
-        asked = home.connection.clock.asked()
-        rows = await home.connection.fetch(SQL.claim, *asked, *values_of(request, claim_id))
-        claims = claims_of(home, rows, claim_id)
+        claim_id = runner.peek_claim_id()
+        clock = runner.connection.clock.arguments()
+        rows = await runner.connection.fetch(SQL.claim, *clock, *claim_arguments(request, claim_id))
+        claims = decode_claims(runner, rows, claim_id)
         if claims is not None:
             return claims
-    return await claim_slowly(home, request, began)
+    return await claim_by_engine(runner, request, began)
 
 
-async def claim_slowly(home: Home, request: ClaimRequest, began: float) -> Claims:
-    """`began` is when the verb was called, by our own clock (P20)."""
-    claims, decided = await home.run_timed(
-        plans.claim(request), lambda records: engine.claim(records, request)
+async def claim_by_engine(runner: PostgresEngineRunner, request: ClaimRequest, began: float) -> ClaimResult:
+    """Claims jobs in the engine. `began` is the time at which the caller asked for the claim, by this
+    process's clock. The field `waited` of the result gets the seconds from `began` until the transaction no
+    longer had to wait for other engine transactions (P20)."""
+    claims, decided = await runner.run_timed(
+        read_sets.claim(request), lambda records: engine.claim(records, request)
     )
     return claims.after(decided - began)
 
 
 def may_be_plain(request: ClaimRequest) -> bool:
-    """Of several shares of one queue only a step makes sense."""
+    """True if the fast path can try the claim: the request asks for no particular job ids, and names each
+    queue only once."""
     queues = [share.queue for share in request.shares]
     return request.ids is None and len(set(queues)) == len(queues)
 
 
-def values_of(request: ClaimRequest, claim_id: int) -> tuple[Any, ...]:
+def claim_arguments(request: ClaimRequest, claim_id: int) -> tuple[Any, ...]:
     return (
         request.worker,
         request.number,
         [share.queue for share in request.shares],
-        words(share.jobs for share in request.shares),
+        text_array(share.jobs for share in request.shares),
         request.limit,
         request.lease,
         claim_id,
     )
 
 
-def claims_of(home: Home, rows: Sequence[Record], claim_id: int) -> Claims | None:
-    """None when it was not for the hot path. The last row is no job: it says how it went."""
+def decode_claims(runner: PostgresEngineRunner, rows: Sequence[Record], claim_id: int) -> ClaimResult | None:
+    """Returns the claimed jobs from the rows that the fast path returned. Returns None if the fast path could
+    not handle the request; the caller must then claim in the engine.
+
+    The last row is no job. It has the server's clocks, whether more jobs can be claimed, and when the next
+    job is due."""
     last = rows[-1]
-    home.connection.clock.heard(last["wall"], last["boot"], last["epoch"])
+    runner.connection.clock.update(last["wall"], last["boot"], last["epoch"])
     if not last["plain"]:
         return None
     if len(rows) > 1:
-        home.entropy.claim_id()
+        runner.entropy.claim_id()
     if last["promoted"]:
-        home.connection.announce(map(queue_topic, last["promoted"]))
+        runner.connection.announce(map(queue_topic, last["promoted"]))
     due = last["next_due"]
-    return Claims(
+    return ClaimResult(
         jobs=[_claimed(row, claim_id) for row in rows[:-1]],
         more=last["more"],
         next_due=None if due is None else max(0.0, due - last["wall"]),
     )
 
 
-def _claimed(row: Record, claim_id: int) -> Claimed:
-    """By their places: names would be looked up for every column of every job."""
+def _claimed(row: Record, claim_id: int) -> ClaimedJob:
+    """Returns the claimed job of a row. The columns are read by position, because a lookup by name takes
+    longer for each column of each job."""
     id_, queue, task, payload, attempts, priority, crashes, generation, *times, part, flow, fence = row[:15]
     timeout, trace, created, due = times
-    claimed = Claimed(
+    claimed = ClaimedJob(
         id_,
         queue,
         task,

@@ -1,9 +1,9 @@
-"""How verbs reach the database: one statement, or one transaction, within a deadline.
+"""Runs statements and transactions with a deadline and retries.
 
-A verb ends in time (I22) with an answer or an error. Until then it is tried again, with growing pauses, when
-the connection was lost or the server rolled it back. What may have been committed before the answer was lost
-is done again only if that changes nothing more: `repeatable` (J1).
-"""
+Every operation of the store (a verb) ends with an answer or an error before its deadline (I22). Until then it
+is retried with growing pauses if the connection was lost or the server rolled it back. If the connection was
+lost during a commit, the commit may have succeeded. In this case the verb is retried only if repeating it
+changes nothing (`repeatable=True`, J1)."""
 
 from __future__ import annotations
 
@@ -17,216 +17,251 @@ import asyncpg
 
 from tidemill.clock import Clock, SystemEntropy
 from tidemill.errors import StoreUnavailable
-from tidemill.stores.postgres import migrations
-from tidemill.stores.postgres.address import Address
-from tidemill.stores.postgres.clocks import StoreClock
-from tidemill.stores.postgres.faults import TROUBLE, Kind, kind_of, out_of_time, translate
-from tidemill.stores.postgres.links import HANDLERS, Link, Links
-from tidemill.stores.postgres.statements import moved
-from tidemill.stores.postgres.step import Step
-from tidemill.stores.postgres.wakeups import Wakeups
+from tidemill.stores.postgres import migrations, statements
+from tidemill.stores.postgres.address import PostgresAddress
+from tidemill.stores.postgres.clock import PostgresClock
+from tidemill.stores.postgres.connection_pool import HANDLER_SETTINGS, ConnectionPool, ServerConnection
+from tidemill.stores.postgres.errors import (
+    DRIVER_ERRORS,
+    FailureKind,
+    classify_error,
+    timeout_error,
+    translate,
+)
+from tidemill.stores.postgres.transaction import PostgresTransaction
+from tidemill.stores.postgres.wakeups import PostgresWakeups
 
 T = TypeVar("T")
 Record = asyncpg.Record
 
-PATIENCE = 5.0
-"""Seconds a verb may take, other tries included (I22)."""
+VERB_TIMEOUT_SECONDS = 5.0
+"""Longest time of a verb, including retries (I22)."""
 
-_inherited: list[Any] = []
-"""Of a parent process. Never touched and never freed: closing a connection says goodbye in its name."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
+_inherited_connections: list[Any] = []
+"""Connections of a parent process. Never used and never freed: closing one would end the parent's session."""
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.02, 1.0
 
 
-class Connection:
-    """`clock` is a test's; without one the server's clock is the truth."""
+class PostgresConnection:
+    """Runs the store's operations on the server, over a connection pool. `clock` is the clock of a test; None
+    means that the server's clock is used."""
 
-    def __init__(self, address: Address, clock: Clock | None) -> None:
+    def __init__(self, address: PostgresAddress, clock: Clock | None) -> None:
         self.address = address
-        self.clock = StoreClock(clock)
-        self._jitter = SystemEntropy().chance  # a test's own numbers are not for this
-        self._moved: dict[str, str] = {}
+        self.clock = PostgresClock(clock)
+        self._jitter = (
+            SystemEntropy().chance
+        )  # not the test's entropy: pauses must not consume its random numbers
+        self._qualified: dict[str, str] = {}
         self._start()
 
     def _start(self) -> None:
-        self.links = Links(self.address)
-        self.endings = Links(self.address, HANDLERS)
-        """For `ending.transaction`: as many again."""
-        self.wakeups = Wakeups(self.address, self.links, self.here, self.fetch)
+        self.pool = ConnectionPool(self.address)
+        self.handler_pool = ConnectionPool(self.address, HANDLER_SETTINGS)
+        """Connections for handler transactions: as many again."""
+        self.wakeups = PostgresWakeups(self.address, self.pool, self.qualify, self.fetch)
         self._open = False
         self._pid = os.getpid()
 
-    def mind_fork(self) -> None:
-        """What a parent opened is the parent's."""
+    def check_fork(self) -> None:
+        """Replaces all connections if this process was forked since they were made. The old connections
+        belong to the parent process."""
         if self._pid != os.getpid():
-            _inherited.append((self.links, self.endings, self.wakeups))
+            _inherited_connections.append((self.pool, self.handler_pool, self.wakeups))
             self._start()
 
     async def open(self) -> None:
-        """S1: a server that cannot be used is told at once, not after other tries."""
-        self.mind_fork()
+        """Connects to the server and creates or migrates the schema. If the server cannot be used, raises at
+        once, without retries (S1)."""
+        self.check_fork()
         async with self._opening():
-            await migrations.prepare(self.links, self.address, self.clock)
-        self.endings.pooled = self.links.pooled
+            await migrations.prepare_schema(self.pool, self.address, self.clock)
+        self.handler_pool.pooled = self.pool.pooled
         self._open = True
 
-    async def is_made(self) -> bool:
-        """U9."""
-        self.mind_fork()
+    async def is_created(self) -> bool:
+        """True if the store's tables exist (U9). Changes nothing."""
+        self.check_fork()
         async with self._opening():
-            return await migrations.is_made(self.links, self.address)
+            return await migrations.has_schema(self.pool, self.address)
 
     @asynccontextmanager
     async def _opening(self) -> AsyncIterator[None]:
         try:
-            async with asyncio.timeout(migrations.PATIENCE):
+            async with asyncio.timeout(migrations.OPEN_TIMEOUT_SECONDS):
                 yield
         except TimeoutError as error:
-            raise out_of_time(None, self.address) from error
-        except TROUBLE as error:
+            raise timeout_error(None, self.address) from error
+        except DRIVER_ERRORS as error:
             raise translate(error, self.address) from error
 
     async def close(self) -> None:
-        self.mind_fork()
+        self.check_fork()
         await self.wakeups.close()
         self._open = False
-        await self.links.close()
-        await self.endings.close()
+        await self.pool.close()
+        await self.handler_pool.close()
 
     def announce(self, topics: Iterable[str], ended: Collection[str] = ()) -> None:
-        """For statements that were sent by `fetch`: what they changed is to be known."""
+        """Wakes the listeners of `topics` and the listeners that wait for the end of the jobs `ended`. Call
+        this after a statement that was sent with `fetch`; `run` does it by itself."""
         self.wakeups.announce(topics, ended)
 
     async def fetch(
-        self, sql: str, *values: Any, repeatable: bool = True, patience: float = PATIENCE
+        self, sql: str, *values: Any, repeatable: bool = True, time_limit: float = VERB_TIMEOUT_SECONDS
     ) -> list[Record]:
-        """One statement, which is a transaction of its own. Nearly always there is an idle link and nothing
-        goes wrong, and every job pays for what is done here."""
-        self._refuse_closed()
-        statement = self._moved.get(sql) or self.here(sql)
-        link = None if self.wakeups.is_parking else self.links.take_idle()
-        if link is None:
-            return await self._fetch(statement, values, repeatable=repeatable, patience=patience)
+        """Runs one statement as a transaction of its own, and returns its rows. `repeatable=True`: retry even
+        if the commit may have succeeded. `time_limit`: seconds for all tries together.
+
+        Nearly always a connection is idle and nothing fails. To save time, the statement is first tried
+        without the code for retries."""
+        self._check_open()
+        statement = self._qualified.get(sql) or self.qualify(sql)
+        connection = None if self.wakeups.is_registering else self.pool.take_idle()
+        if connection is None:
+            return await self._fetch(statement, values, repeatable=repeatable, time_limit=time_limit)
         began = asyncio.get_running_loop().time()
         try:
-            rows = await link.fetch(statement, *values, timeout=patience)
-        except TROUBLE as error:
-            self._mind(link, error)
-            if not may_repeat(error, repeatable=repeatable):
+            rows = await connection.fetch(statement, *values, timeout=time_limit)
+        except DRIVER_ERRORS as error:
+            self._return_after_error(connection, error)
+            if not is_retryable(error, repeatable=repeatable):
                 raise translate(error, self.address) from error
         except BaseException:
-            self.links.drop(link)
+            self.pool.drop(connection)
             raise
         else:
-            self.links.give_back(link)
+            self.pool.give_back(connection)
             return rows
-        patience -= asyncio.get_running_loop().time() - began
-        return await self._fetch(statement, values, repeatable=repeatable, patience=patience)
+        time_limit -= asyncio.get_running_loop().time() - began
+        return await self._fetch(statement, values, repeatable=repeatable, time_limit=time_limit)
 
     async def _fetch(
-        self, statement: str, values: tuple[Any, ...], *, repeatable: bool, patience: float
+        self, statement: str, values: tuple[Any, ...], *, repeatable: bool, time_limit: float
     ) -> list[Record]:
-        async def on(link: Link) -> list[Record]:
-            return await link.fetch(statement, *values)
+        async def on(connection: ServerConnection) -> list[Record]:
+            return await connection.fetch(statement, *values)
 
-        return await self._until_done(on, repeatable=repeatable, patience=patience)
+        return await self._until_done(on, repeatable=repeatable, time_limit=time_limit)
 
     async def run(
-        self, work: Callable[[Step], Awaitable[T]], *, repeatable: bool = True, patience: float = PATIENCE
+        self,
+        work: Callable[[PostgresTransaction], Awaitable[T]],
+        *,
+        repeatable: bool = True,
+        time_limit: float = VERB_TIMEOUT_SECONDS,
     ) -> T:
-        """`work` in one transaction. It may be called several times, each time on a new one: whatever it
-        remembers of an earlier call is wrong."""
+        """Runs `work` in one transaction and returns its answer. `repeatable=True`: retry even if the commit
+        may have succeeded. `time_limit` is the number of seconds for all tries together.
 
-        async def on(link: Link) -> T:
-            async with self.step_on(link) as step:
-                answer = await work(step)
-            self.wakeups.announce(step.topics, step.ended)
+        A retry calls `work` again with a new transaction, so `work` must keep no state of an earlier call."""
+
+        async def on(connection: ServerConnection) -> T:
+            async with self.transaction_on(connection) as transaction:
+                answer = await work(transaction)
+            self.wakeups.announce(transaction.topics, transaction.ended)
             return answer
 
-        return await self._until_done(on, repeatable=repeatable, patience=patience)
+        return await self._until_done(on, repeatable=repeatable, time_limit=time_limit)
 
-    async def execute_alone(self, command: str, *, patience: float) -> None:
-        """What may not stand in a transaction, such as VACUUM."""
+    async def execute_alone(self, command: str, *, time_limit: float) -> None:
+        """Runs a command that is not allowed inside a transaction, such as VACUUM. `time_limit` is in
+        seconds."""
 
-        async def on(link: Link) -> None:
-            await link.execute(command, timeout=patience)
+        async def on(connection: ServerConnection) -> None:
+            await connection.execute(command, timeout=time_limit)
 
-        await self._until_done(on, repeatable=True, patience=patience)
+        await self._until_done(on, repeatable=True, time_limit=time_limit)
 
     @asynccontextmanager
-    async def step(self, *, patience: float = PATIENCE) -> AsyncIterator[Step]:
-        """One transaction that is not tried again: for work that cannot be."""
+    async def transaction(
+        self, *, time_limit: float = VERB_TIMEOUT_SECONDS
+    ) -> AsyncIterator[PostgresTransaction]:
+        """Yields one transaction and commits it after the block. Never retries, for work that cannot be
+        repeated. `time_limit` is in seconds."""
         try:
-            async with asyncio.timeout(patience), self._link() as link, self.step_on(link) as step:
-                yield step
-            self.wakeups.announce(step.topics, step.ended)
+            async with (
+                asyncio.timeout(time_limit),
+                self._borrow() as connection,
+                self.transaction_on(connection) as transaction,
+            ):
+                yield transaction
+            self.wakeups.announce(transaction.topics, transaction.ended)
         except TimeoutError as error:
-            raise out_of_time(None, self.address) from error
-        except TROUBLE as error:
+            raise timeout_error(None, self.address) from error
+        except DRIVER_ERRORS as error:
             raise translate(error, self.address) from error
 
-    def step_on(self, link: Link, links: Links | None = None) -> Step:
-        """A transaction on a link that somebody else looks after, one of the verbs' or of other `links`."""
-        return Step(link, self.clock, self.here, (links or self.links).begin)
+    def transaction_on(
+        self, connection: ServerConnection, pool: ConnectionPool | None = None
+    ) -> PostgresTransaction:
+        """Returns a transaction that has not begun yet, on a connection that the caller took from `pool`.
+        `pool=None` means this object's own connection pool, which runs the store's operations."""
+        return PostgresTransaction(connection, self.clock, self.qualify, (pool or self.pool).begin)
 
-    def here(self, sql: str) -> str:
-        """The statement as it reads in this store's schema."""
-        statement = self._moved.get(sql)
+    def qualify(self, sql: str) -> str:
+        """Returns the statement with the name of this store's schema."""
+        statement = self._qualified.get(sql)
         if statement is None:
-            statement = self._moved[sql] = moved(sql, self.address.schema)
+            statement = self._qualified[sql] = statements.qualify(sql, self.address.schema)
         return statement
 
     async def _until_done(
-        self, on: Callable[[Link], Awaitable[T]], *, repeatable: bool, patience: float
+        self, on: Callable[[ServerConnection], Awaitable[T]], *, repeatable: bool, time_limit: float
     ) -> T:
-        self._refuse_closed()
+        self._check_open()
         last: Exception | None = None
-        pause = _FIRST_PAUSE
+        pause = _FIRST_PAUSE_SECONDS
         try:
-            async with asyncio.timeout(patience):
-                if self.wakeups.is_parking:
-                    await self.wakeups.parked()
+            async with asyncio.timeout(time_limit):
+                if self.wakeups.is_registering:
+                    await self.wakeups.registered()
                 while True:
                     try:
-                        async with self._link() as link:
-                            return await on(link)
-                    except TROUBLE as error:
-                        if not may_repeat(error, repeatable=repeatable):
+                        async with self._borrow() as connection:
+                            return await on(connection)
+                    except DRIVER_ERRORS as error:
+                        if not is_retryable(error, repeatable=repeatable):
                             raise translate(error, self.address) from error
                         last = error
                     await asyncio.sleep(pause * (0.5 + self._jitter()))
-                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    pause = min(2 * pause, _MAX_PAUSE_SECONDS)
         except TimeoutError as error:
-            raise out_of_time(last, self.address) from (last or error)
+            raise timeout_error(last, self.address) from (last or error)
 
     @asynccontextmanager
-    async def _link(self) -> AsyncIterator[Link]:
-        """Handed back only by who knows that it is in order."""
-        link = await self.links.take()
+    async def _borrow(self) -> AsyncIterator[ServerConnection]:
+        """Yields a connection of the connection pool. Afterwards the connection goes back, or is closed if an
+        error left it in an unknown state."""
+        connection = await self.pool.take()
         try:
-            yield link
+            yield connection
         except BaseException as error:
-            self._mind(link, error)
+            self._return_after_error(connection, error)
             raise
         else:
-            self.links.give_back(link)
+            self.pool.give_back(connection)
 
-    def _mind(self, link: Link, error: BaseException) -> None:
-        """What the server refused leaves a link in order, unless it refuses all writes: after a failover
-        another server may have its name. After anything else nobody knows."""
+    def _return_after_error(self, connection: ServerConnection, error: BaseException) -> None:
+        """Gives the connection back to the connection pool after an error, or closes it.
+
+        A refused statement leaves the connection usable. But if the server refuses all writes, the connection
+        is closed: after a failover the host name may lead to another server. After any other error the state
+        of the connection is unknown."""
         refused = isinstance(error, asyncpg.PostgresError)
         if refused and not isinstance(error, asyncpg.ReadOnlySQLTransactionError):
-            self.links.give_back(link)
+            self.pool.give_back(connection)
         else:
-            self.links.drop(link)
+            self.pool.drop(connection)
 
-    def _refuse_closed(self) -> None:
-        self.mind_fork()
+    def _check_open(self) -> None:
+        self.check_fork()
         if not self._open:
             raise StoreUnavailable(f"{self.address}: the store is closed; open it first")
 
 
-def may_repeat(error: BaseException, *, repeatable: bool) -> bool:
-    kind = kind_of(error)
-    if kind is Kind.LOST:
+def is_retryable(error: BaseException, *, repeatable: bool) -> bool:
+    kind = classify_error(error)
+    if kind is FailureKind.LOST:
         return repeatable or not getattr(error, "committing", True)
-    return kind is Kind.ROLLED_BACK
+    return kind is FailureKind.ROLLED_BACK

@@ -1,4 +1,4 @@
-"""insert: requests become jobs."""
+"""Implements `insert`: adds jobs on the fast path, or in the engine."""
 
 from __future__ import annotations
 
@@ -7,62 +7,62 @@ from itertools import groupby
 
 from asyncpg import Record
 
-from tidemill.contract.wakeups import queue_topic
-from tidemill.core.job import Group, NewJob, problem_with
-from tidemill.core.queues import Inserted, QueueSettings, Verdict
+from tidemill.contract.coordination import queue_topic
+from tidemill.core.jobs import JobGroup, NewJob, problem_with_group
+from tidemill.core.queues import InsertResult, InsertVerdict, QueueSettings
 from tidemill.engine import insert as engine
-from tidemill.engine import plans
-from tidemill.stores.postgres.columns import given, shared, words
-from tidemill.stores.postgres.home import Home, patience_for
-from tidemill.stores.postgres.rows import text_of
-from tidemill.stores.postgres.statements import load
+from tidemill.engine import read_sets
+from tidemill.stores.postgres.engine_runner import PostgresEngineRunner, timeout_for
+from tidemill.stores.postgres.rows import collapse_equal, json_text, omit_empty, text_array
+from tidemill.stores.postgres.statements import load_statements
 
-SQL = load("plain")
-_SETTINGS = text_of(QueueSettings())
+SQL = load_statements("fast_path")
+_SETTINGS = json_text(QueueSettings())
 
 
-async def insert(home: Home, groups: Sequence[Group]) -> list[list[Inserted]]:
-    """Groups are taken in order: those that follow one another and are plain go in together."""
-    answers: list[list[Inserted]] = []
+async def insert(runner: PostgresEngineRunner, groups: Sequence[JobGroup]) -> list[list[InsertResult]]:
+    """Inserts the groups in order and returns one result per job. Adjacent groups whose jobs have no key,
+    pool, batch, unique key or flow are inserted together on the fast path."""
+    answers: list[list[InsertResult]] = []
     for plain, some in groupby(groups, _is_plain):
-        together = list(some)
-        answers += await (_insert_plain if plain else _insert_slowly)(home, together)
+        adjacent = list(some)
+        answers += await (_insert_plain if plain else _insert_by_engine)(runner, adjacent)
     return answers
 
 
-def _is_plain(group: Group) -> bool:
-    return all(map(_is_plain_job, group.jobs)) and problem_with(group) is None
+def _is_plain(group: JobGroup) -> bool:
+    return all(map(_is_plain_job, group.jobs)) and problem_with_group(group) is None
 
 
 def _is_plain_job(job: NewJob) -> bool:
-    lone = job.key is None and not job.needs and job.batching is None
-    return lone and job.unique is None and job.flow is None
+    is_keyless = job.key is None and not job.needs and job.batching is None
+    return is_keyless and job.unique is None and job.flow is None
 
 
-async def _insert_plain(home: Home, groups: list[Group]) -> list[list[Inserted]]:
+async def _insert_plain(runner: PostgresEngineRunner, groups: list[JobGroup]) -> list[list[InsertResult]]:
     jobs = [job for group in groups for job in group.jobs]
     if not jobs:
         return [[] for _ in groups]
     ids = [job.id for job in jobs]
     if len(set(ids)) < len(ids):
-        return await _insert_slowly(home, groups)
+        return await _insert_by_engine(runner, groups)
     queues = list({group.queue: None for group in groups})
-    if len(jobs) == 1 and not home.connection.links.pooled:
-        rows = await _send_one(home, queues[0], jobs[0])
+    if len(jobs) == 1 and not runner.connection.pool.pooled:
+        rows = await _insert_one(runner, queues[0], jobs[0])
     else:
-        rows = await _send_all(home, queues, groups, jobs)
+        rows = await _insert_many(runner, queues, groups, jobs)
     inserted = rows[0]["inserted"] if rows else 0
     if inserted:
-        home.connection.announce(map(queue_topic, queues))
+        runner.connection.announce(map(queue_topic, queues))
     if inserted < len(jobs):
-        # Somebody has sent some of them before, perhaps we ourselves. Those that were new are known by now.
-        return await _insert_slowly(home, groups)
-    return [[Inserted(Verdict.ACCEPTED, job.id) for job in group.jobs] for group in groups]
+        # Some were sent before, perhaps by a retry of this call. The new ones are known by now.
+        return await _insert_by_engine(runner, groups)
+    return [[InsertResult(InsertVerdict.ACCEPTED, job.id) for job in group.jobs] for group in groups]
 
 
-async def _send_one(home: Home, queue: str, job: NewJob) -> list[Record]:
-    wall, *_ = home.connection.clock.asked()
-    return await home.connection.fetch(
+async def _insert_one(runner: PostgresEngineRunner, queue: str, job: NewJob) -> list[Record]:
+    wall, *_ = runner.connection.clock.arguments()
+    return await runner.connection.fetch(
         SQL.insert_one,
         wall,
         queue,
@@ -75,30 +75,32 @@ async def _send_one(home: Home, queue: str, job: NewJob) -> list[Record]:
         job.expires,
         job.timeout,
         job.trace,
-        text_of(job.tags) if job.tags else None,
+        json_text(job.tags) if job.tags else None,
     )
 
 
-async def _send_all(home: Home, queues: list[str], groups: list[Group], jobs: list[NewJob]) -> list[Record]:
-    return await home.connection.fetch(
+async def _insert_many(
+    runner: PostgresEngineRunner, queues: list[str], groups: list[JobGroup], jobs: list[NewJob]
+) -> list[Record]:
+    return await runner.connection.fetch(
         SQL.insert,
-        *home.connection.clock.asked(),
+        *runner.connection.clock.arguments(),
         queues,
         _SETTINGS,
         [job.id for job in jobs],
-        shared([group.queue for group in groups for _ in group.jobs]),
-        shared([job.task for job in jobs]),
+        collapse_equal([group.queue for group in groups for _ in group.jobs]),
+        collapse_equal([job.task for job in jobs]),
         [job.payload.decode() for job in jobs],
-        words(shared([job.priority for job in jobs])),
-        words(given([job.delay or None for job in jobs])),
-        words(given([job.at for job in jobs])),
-        words(given([job.expires for job in jobs])),
-        words(given([job.timeout for job in jobs])),
-        given([job.trace for job in jobs]),
-        given([text_of(job.tags) if job.tags else None for job in jobs]),
-        patience=patience_for(len(jobs)),
+        text_array(collapse_equal([job.priority for job in jobs])),
+        text_array(omit_empty([job.delay or None for job in jobs])),
+        text_array(omit_empty([job.at for job in jobs])),
+        text_array(omit_empty([job.expires for job in jobs])),
+        text_array(omit_empty([job.timeout for job in jobs])),
+        omit_empty([job.trace for job in jobs]),
+        omit_empty([json_text(job.tags) if job.tags else None for job in jobs]),
+        time_limit=timeout_for(len(jobs)),
     )
 
 
-async def _insert_slowly(home: Home, groups: list[Group]) -> list[list[Inserted]]:
-    return await home.run(plans.insert(groups), lambda records: engine.insert(records, groups))
+async def _insert_by_engine(runner: PostgresEngineRunner, groups: list[JobGroup]) -> list[list[InsertResult]]:
+    return await runner.run(read_sets.insert(groups), lambda records: engine.insert(records, groups))

@@ -1,4 +1,4 @@
-"""Opening the database: the server, the schema, and everything that can be wrong with them."""
+"""Checks the server and the database, and then creates or migrates the schema."""
 
 from __future__ import annotations
 
@@ -6,75 +6,80 @@ import asyncpg
 
 from tidemill.errors import ConfigurationError, SchemaMismatch, StoreCorrupt, StoreReadOnly
 from tidemill.stores.postgres import statements
-from tidemill.stores.postgres.address import Address
-from tidemill.stores.postgres.clocks import StoreClock
-from tidemill.stores.postgres.links import Link, Links, hang_up
+from tidemill.stores.postgres.address import PostgresAddress
+from tidemill.stores.postgres.clock import PostgresClock
+from tidemill.stores.postgres.connection_pool import ConnectionPool, ServerConnection, close_gracefully
 
-SQL = statements.load("migrations")
-PATIENCE = 30.0
-"""Seconds for opening: another process may be at it, and the first one makes every table."""
-OLDEST_SERVER = 13
+SQL = statements.load_statements("migrations")
+OPEN_TIMEOUT_SECONDS = 30.0
+"""Time limit for opening: another process may be migrating, and the first one creates every table."""
+OLDEST_SERVER_VERSION = 13
 
 
-async def prepare(links: Links, address: Address, clock: StoreClock) -> None:
-    """A schema of this version, on a server that can be used."""
-    link = await _first_link(links)
+async def prepare_schema(pool: ConnectionPool, address: PostgresAddress, clock: PostgresClock) -> None:
+    """Checks the server, migrates the schema to this Tidemill version, and sets the boot id of `clock`."""
+    connection = await _first_connection(pool)
     try:
-        await _check_server(link, address)
-        if await _version(link, address) != newest():
-            await _migrate(link, address)
+        await _check_server(connection, address)
+        if await _version(connection, address) != newest_version():
+            await _migrate(connection, address)
         if not clock.boot_id:
-            clock.boot_id = await link.fetchval(_here(statements.load("clock").boot_id, address))
+            clock.boot_id = await connection.fetchval(
+                _qualify(statements.load_statements("clock").boot_id, address)
+            )
     except BaseException:
-        links.drop(link)
+        pool.drop(connection)
         raise
-    links.give_back(link)
+    pool.give_back(connection)
 
 
-async def is_made(links: Links, address: Address) -> bool:
-    """U9."""
-    link = await _first_link(links)
+async def has_schema(pool: ConnectionPool, address: PostgresAddress) -> bool:
+    """True if the store's tables exist in the schema (U9)."""
+    connection = await _first_connection(pool)
     try:
-        made = await _version(link, address) > 0
+        exists = await _version(connection, address) > 0
     except BaseException:
-        links.drop(link)
+        pool.drop(connection)
         raise
-    links.give_back(link)
-    return made
+    pool.give_back(connection)
+    return exists
 
 
-def newest() -> int:
-    return statements.migrations()[-1][0]
+def newest_version() -> int:
+    return statements.load_migrations()[-1][0]
 
 
-async def _first_link(links: Links) -> Link:
-    """Whether a pooler stands between shows when a session is set up: it refuses settings, or the process
-    that answers is not the one that greeted."""
-    links.pooled = False
+async def _first_connection(pool: ConnectionPool) -> ServerConnection:
+    """Returns the first connection, and sets `pool.pooled` if a pooler stands before the server.
+
+    A pooler shows itself in two ways. It refuses session settings, or the process id of the server process
+    changes after connecting."""
+    pool.pooled = False
     try:
-        link = await links.take()
+        connection = await pool.take()
     except asyncpg.ProtocolViolationError as error:
         if "startup parameter" not in str(error):
             raise
-        links.pooled = True
-        return await links.take()
+        pool.pooled = True
+        return await pool.take()
     try:
-        links.pooled = await link.fetchval(SQL.process) != link.get_server_pid()
+        pool.pooled = await connection.fetchval(SQL.backend_pid) != connection.get_server_pid()
     except asyncpg.DuplicatePreparedStatementError:
-        links.pooled = True
-    if not links.pooled:
-        return link
-    await links.close()
-    return await links.take()
+        pool.pooled = True
+    if not pool.pooled:
+        return connection
+    await pool.close()
+    return await pool.take()
 
 
-async def _check_server(link: Link, address: Address) -> None:
-    version = link.get_server_version()
-    if version.major < OLDEST_SERVER:
+async def _check_server(connection: ServerConnection, address: PostgresAddress) -> None:
+    version = connection.get_server_version()
+    if version.major < OLDEST_SERVER_VERSION:
         raise ConfigurationError(
-            f"{address}: the server is PostgreSQL {version.major}; Tidemill needs {OLDEST_SERVER} or newer"
+            f"{address}: the server is PostgreSQL {version.major}; Tidemill needs "
+            f"{OLDEST_SERVER_VERSION} or newer"
         )
-    standby, encoding = await link.fetchrow(SQL.server)  # type: ignore[misc]  # it has one row
+    standby, encoding = await connection.fetchrow(SQL.server)  # type: ignore[misc]  # it has one row
     if standby:
         raise StoreReadOnly(
             f"{address}: the server is a standby and may only be read; name the primary in the URL, or all "
@@ -86,47 +91,49 @@ async def _check_server(link: Link, address: Address) -> None:
         )
 
 
-async def _version(link: Link, address: Address) -> int:
-    """0 when there is nothing yet. A schema with somebody else's tables, or with ones of ours this version
-    does not know, is never touched."""
-    tables, ours = await link.fetchrow(SQL.tables, address.schema)  # type: ignore[misc]  # it has one row
+async def _version(connection: ServerConnection, address: PostgresAddress) -> int:
+    """Returns the version of the schema; 0 if it has no tables. Raises StoreCorrupt for the tables of another
+    program, and SchemaMismatch for a newer version."""
+    tables, is_ours = await connection.fetchrow(SQL.tables, address.schema)  # type: ignore[misc]  # it has one row
     if not tables:
         return 0
-    if not ours:
+    if not is_ours:
         raise StoreCorrupt(
             f"{address}: the schema {address.schema!r} holds another program's tables; name another with "
             "?schema= in the URL"
         )
-    version: int = await link.fetchval(_here(SQL.version, address))
-    if version > newest():
+    version: int = await connection.fetchval(_qualify(SQL.version, address))
+    if version > newest_version():
         raise SchemaMismatch(
             f"{address}: the schema {address.schema!r} has version {version}, this Tidemill knows up to "
-            f"{newest()}; upgrade tidemill on this machine, or use another schema"
+            f"{newest_version()}; upgrade tidemill on this machine, or use another schema"
         )
     return version
 
 
-async def _migrate(link: Link, address: Address) -> None:
-    """One process at a time, all steps or none."""
-    async with link.transaction():
-        await link.execute("SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0")
-        await link.fetchval(SQL.lock, address.schema)
-        version = await _version(link, address)
+async def _migrate(connection: ServerConnection, address: PostgresAddress) -> None:
+    """Runs all missing migrations in one transaction. A lock makes other processes wait."""
+    async with connection.transaction():
+        await connection.execute(
+            "SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"
+        )
+        await connection.fetchval(SQL.lock, address.schema)
+        version = await _version(connection, address)
         if not version:
-            await _create(link, address)
-        for number, script in statements.migrations():
+            await _create(connection, address)
+        for number, script in statements.load_migrations():
             if number > version:
-                await link.execute(_here(script, address))
-                await link.execute(_here(SQL.record, address), number)
+                await connection.execute(_qualify(script, address))
+                await connection.execute(_qualify(SQL.record, address), number)
 
 
-async def _create(link: Link, address: Address) -> None:
+async def _create(connection: ServerConnection, address: PostgresAddress) -> None:
     try:
-        if not await link.fetchval(SQL.is_there, address.schema):
-            await link.execute(f"CREATE SCHEMA {statements.quoted(address.schema)}")
-        await link.execute(_here(SQL.begin, address))
+        if not await connection.fetchval(SQL.has_schema, address.schema):
+            await connection.execute(f"CREATE SCHEMA {statements.quote_name(address.schema)}")
+        await connection.execute(_qualify(SQL.create_migrations, address))
     except asyncpg.InsufficientPrivilegeError as error:
-        user, database = await _who(address)
+        user, database = await _current_role(address)
         raise ConfigurationError(
             f"{address}: the user {user!r} may not create the schema {address.schema!r}; let an "
             f'administrator run CREATE SCHEMA {address.schema} AUTHORIZATION "{user}", or GRANT CREATE ON '
@@ -134,15 +141,16 @@ async def _create(link: Link, address: Address) -> None:
         ) from error
 
 
-async def _who(address: Address) -> tuple[str, str]:
-    """On a link of its own: the one that was refused is in a transaction that failed."""
-    link: Link = await asyncpg.connect(address.dsn, statement_cache_size=0)
+async def _current_role(address: PostgresAddress) -> tuple[str, str]:
+    """Returns the names of the user and the database. Opens a new connection for this, because the
+    transaction on the existing connection has failed."""
+    connection: ServerConnection = await asyncpg.connect(address.dsn, statement_cache_size=0)
     try:
-        user, database = await link.fetchrow(SQL.who)  # type: ignore[misc]  # it has one row
+        user, database = await connection.fetchrow(SQL.current_role)  # type: ignore[misc]  # it has one row
         return user, database
     finally:
-        await hang_up(link)
+        await close_gracefully(connection)
 
 
-def _here(sql: str, address: Address) -> str:
-    return statements.moved(sql, address.schema)
+def _qualify(sql: str, address: PostgresAddress) -> str:
+    return statements.qualify(sql, address.schema)

@@ -1,4 +1,4 @@
-"""Reading: jobs, counts, history, logs, attempts, workers."""
+"""Reads jobs, counts, history, logs, attempts, workers, queues and checkpoints."""
 
 from __future__ import annotations
 
@@ -10,177 +10,174 @@ import msgspec
 from asyncpg import Record
 
 from tidemill.contract.jobs import Arrival
-from tidemill.contract.queues import QueueInfo
+from tidemill.contract.queues import QueueInfo, make_queue_info
 from tidemill.contract.reader import (
-    AHEAD_COUNTED,
     ATTEMPTS_KEPT,
-    LOG_LINES,
+    LOG_LINES_PER_ATTEMPT,
+    MAX_AHEAD_COUNTED,
     AttemptRecord,
     Backlog,
+    JobPage,
     LogLine,
-    Minute,
-    Page,
+    QueueMinute,
     WorkerInfo,
 )
-from tidemill.core.checkpoints import Checkpoint, Step
-from tidemill.core.demand import Demand, averaged, sampled
+from tidemill.core.checkpoints import Checkpoint, StepKey
 from tidemill.core.filters import Filter
-from tidemill.core.job import Error, Job
-from tidemill.core.needs import is_of_batches, together
-from tidemill.core.queues import in_force
+from tidemill.core.forecast.backlog import Demand, average_needs, sample_size
+from tidemill.core.jobs import Error, Job
+from tidemill.core.needs import combine_needs, is_batch_lane
 from tidemill.core.states import State
-from tidemill.stores.postgres import pages
-from tidemill.stores.postgres.connection import Connection
-from tidemill.stores.postgres.find import search
-from tidemill.stores.postgres.look_jobs import arrival_of, checkpoint_of, worker_of
-from tidemill.stores.postgres.look_lanes import settings_of
+from tidemill.stores.postgres import find as postgres_find
+from tidemill.stores.postgres.connection import PostgresConnection
+from tidemill.stores.postgres.find import iter_jobs
+from tidemill.stores.postgres.load_jobs import arrival_of, checkpoint_of, worker_of
+from tidemill.stores.postgres.load_lanes import queue_settings_of
 from tidemill.stores.postgres.rows import COLUMNS, batching_of, job_of, needs_of
-from tidemill.stores.postgres.statements import load
+from tidemill.stores.postgres.statements import load_statements
 
-SQL = load("reader")
-CLOCK = load("clock")
-PRUNE = load("prune")
-UNFOLDED = 20_000
-"""So many rows are added up in a few milliseconds."""
+SQL = load_statements("reader")
+CLOCK = load_statements("clock")
+PRUNE = load_statements("prune")
+MAX_COUNT_ROWS = 20_000
+"""Adding up this many rows takes a few milliseconds."""
 _GET = SQL.get.replace("{columns}", COLUMNS)
 _ERROR = msgspec.json.Decoder(Error)
 
 
-async def wall(connection: Connection) -> float:
-    (row,) = await connection.fetch(CLOCK.read_clock, *connection.clock.asked())
-    return connection.clock.heard(row["wall"], row["boot"], row["epoch"]).wall
+async def wall(connection: PostgresConnection) -> float:
+    (row,) = await connection.fetch(CLOCK.read_clock, *connection.clock.arguments())
+    return connection.clock.update(row["wall"], row["boot"], row["epoch"]).wall
 
 
-async def get(connection: Connection, ids: Sequence[str]) -> list[Job | None]:
-    """R1."""
+async def get(connection: PostgresConnection, ids: Sequence[str]) -> list[Job | None]:
+    """Returns one job per id, in the order of `ids`; None for an id that does not exist (R1)."""
     found = {row["id"]: job_of(row) for row in await connection.fetch(_GET, list(ids))}
     return [found.get(id_) for id_ in ids]
 
 
 async def find(
-    connection: Connection, wanted: Filter, limit: int, cursor: int | None, looks: int | None
-) -> Page:
-    """R2. The cursor is the place of the page's last job; new jobs have a higher one."""
-    if looks is not None:
-        return await pages.find(connection, wanted, limit, cursor, looks)
+    connection: PostgresConnection, job_filter: Filter, limit: int, cursor: int | None, scan_limit: int | None
+) -> JobPage:
+    """Returns one page of the jobs that match, newest first (R2, R11). The page starts below the sequence
+    number (`Job.seq`) `cursor`. At most `scan_limit` jobs are examined; None means no limit."""
+    if scan_limit is not None:
+        return await postgres_find.find_page(connection, job_filter, limit, cursor, scan_limit)
     found: list[Job] = []
-    async for job in search(connection.fetch, wanted, newest_first=True, limit=limit + 1, before=cursor):
+    jobs = iter_jobs(connection.fetch, job_filter, newest_first=True, limit=limit + 1, before=cursor)
+    async for job in jobs:
         found.append(job)
         if len(found) > limit:
             break
     page = tuple(found[:limit])
-    return Page(page, page[-1].seq if page and len(found) > limit else None)
+    return JobPage(page, page[-1].seq if page and len(found) > limit else None)
 
 
-async def oldest(connection: Connection, wanted: Filter, limit: int) -> tuple[str, ...]:
+async def oldest_first(connection: PostgresConnection, job_filter: Filter, limit: int) -> tuple[str, ...]:
     found: list[str] = []
-    async for job in search(connection.fetch, wanted, newest_first=False, limit=limit):
+    async for job in iter_jobs(connection.fetch, job_filter, newest_first=False, limit=limit):
         if len(found) == limit:
             break
         found.append(job.id)
     return tuple(found)
 
 
-async def counts(connection: Connection) -> dict[str, dict[State, int]]:
-    """R3. Whoever finds that nobody has folded the rows for long does so for the next."""
+async def counts(connection: PostgresConnection) -> dict[str, dict[State, int]]:
+    """Returns the number of jobs by queue and state (R3). States without jobs are left out. Each change adds
+    a row to the table of counts. If the table has more than 20 000 rows, this function also merges them."""
     found: dict[str, dict[State, int]] = {}
     read = 0
     for queue, state, jobs, rows in await connection.fetch(SQL.counts):
         read += rows
         if jobs:
             found.setdefault(queue, {})[State(state)] = jobs
-    if read > UNFOLDED:
-        await connection.fetch(PRUNE.fold_counts)
+    if read > MAX_COUNT_ROWS:
+        await connection.fetch(PRUNE.compact_counts)
     return found
 
 
-async def history(connection: Connection, queue: str, since: float) -> list[Minute]:
-    """R4."""
-    return [Minute(*row) for row in await connection.fetch(SQL.history, queue, since // 60 * 60)]
+async def history(connection: PostgresConnection, queue: str, since: float) -> list[QueueMinute]:
+    """Returns the history of a queue, one entry per minute (R4). It starts with the minute that contains the
+    wall time `since`."""
+    return [QueueMinute(*row) for row in await connection.fetch(SQL.history, queue, since // 60 * 60)]
 
 
-async def logs(connection: Connection, job: str) -> list[LogLine]:
-    """R5."""
-    return [LogLine(*row) for row in await connection.fetch(SQL.logs, job, LOG_LINES)]
+async def logs(connection: PostgresConnection, job: str) -> list[LogLine]:
+    """Returns the log lines of a job, the last 200 of each attempt (R5)."""
+    return [LogLine(*row) for row in await connection.fetch(SQL.logs, job, LOG_LINES_PER_ATTEMPT)]
 
 
-async def attempts(connection: Connection, job: str) -> list[AttemptRecord]:
-    """R6."""
+async def attempts(connection: PostgresConnection, job: str) -> list[AttemptRecord]:
+    """Returns the last 100 attempts of a job that did not succeed (R6)."""
     return [_attempt(*row) for row in await connection.fetch(SQL.attempts, job, ATTEMPTS_KEPT)]
 
 
 def _attempt(*row: Any) -> AttemptRecord:
-    *told, error = row
-    told.append(None if error is None else _ERROR.decode(error))
-    return AttemptRecord(*told)
+    *values, error = row
+    values.append(None if error is None else _ERROR.decode(error))
+    return AttemptRecord(*values)
 
 
-async def workers(connection: Connection) -> list[WorkerInfo]:
-    """R7."""
-    return [worker_of(*row) for row in await connection.fetch(SQL.workers, *connection.clock.asked())]
+async def workers(connection: PostgresConnection) -> list[WorkerInfo]:
+    """Returns the workers whose lease has not expired (R7)."""
+    return [worker_of(*row) for row in await connection.fetch(SQL.workers, *connection.clock.arguments())]
 
 
-async def backlog(connection: Connection, queue: str) -> Backlog:
-    """R8."""
+async def backlog(connection: PostgresConnection, queue: str) -> Backlog:
+    """Returns how far a queue is behind (R8): since when its oldest ready job waits, when the next scheduled
+    job is due, how many jobs wait for a retry, and when a job last ended."""
     (row,) = await connection.fetch(SQL.backlog, queue)
     return Backlog(**dict(row))
 
 
-async def ahead(connection: Connection, job: str) -> int | None:
-    """R9."""
-    rows = await connection.fetch(SQL.ahead, job, AHEAD_COUNTED)
+async def ahead(connection: PostgresConnection, job: str) -> int | None:
+    """Returns how many ready jobs of the same lane will start before this job (R9). The number is at most 10
+    000, even if there are more. Returns None if the job is not ready."""
+    rows = await connection.fetch(SQL.ahead, job, MAX_AHEAD_COUNTED)
     return rows[0]["ahead"] if rows else None
 
 
-async def demand(connection: Connection) -> list[Demand]:
-    """R10."""
+async def demand(connection: PostgresConnection) -> list[Demand]:
+    """Returns how many ready jobs wait for pools, and the average units that one of them needs (R10). There
+    is one entry per queue, lane and priority."""
     ((lanes,),) = await connection.fetch(SQL.pooled_lanes)
-    rows = await connection.fetch(SQL.demand, sampled(lanes))
+    rows = await connection.fetch(SQL.demand, sample_size(lanes))
     return [_demand(list(sample)) for _, sample in groupby(rows, lambda row: tuple(row)[:3])]
 
 
 def _demand(sample: list[Record]) -> Demand:
     queue, lane, priority, jobs, *_ = sample[0]
-    needs = [together(needs_of(row["needs"]), needs_of(row["extra"])) for row in sample]
+    needs = [combine_needs(needs_of(row["needs"]), needs_of(row["deferred_needs"])) for row in sample]
     return Demand(
         queue=queue,
         lane=lane,
         priority=priority,
         jobs=jobs,
-        needs=averaged(needs, shares_calls=is_of_batches(lane)),
+        needs=average_needs(needs, shares_calls=is_batch_lane(lane)),
         batching=batching_of(sample[0]["batching"]),
     )
 
 
-async def queues(connection: Connection) -> list[QueueInfo]:
-    """Q5."""
+async def queues(connection: PostgresConnection) -> list[QueueInfo]:
+    """Returns all queues with their settings, override and pause (Q5)."""
     now = await wall(connection)
     found: list[QueueInfo] = []
     for name, *texts in await connection.fetch(SQL.queues):
-        row = settings_of(*texts)
-        holds = row.override is not None and row.override.holds(now)
-        found.append(
-            QueueInfo(
-                name=name,
-                declared=row.declared,
-                override=row.override if holds else None,
-                settings=in_force(row.declared, row.override, now),
-                pause=row.pause,
-            )
-        )
+        row = queue_settings_of(*texts)
+        found.append(make_queue_info(name, row.declared, row.override, row.pause, now))
     return found
 
 
-async def arrivals(connection: Connection, limit: int, after: int) -> list[Arrival]:
+async def arrivals(connection: PostgresConnection, limit: int, after: int) -> list[Arrival]:
     return [arrival_of(*row) for row in await connection.fetch(SQL.arrivals, after, limit)]
 
 
-async def checkpoints(connection: Connection, job: str) -> list[Checkpoint]:
-    """K6."""
+async def checkpoints(connection: PostgresConnection, job: str) -> list[Checkpoint]:
+    """Returns the checkpoints of a job, in the order in which they first began (K6)."""
     return [checkpoint_of(*row) for row in await connection.fetch(SQL.checkpoints, job)]
 
 
-async def kept_step(connection: Connection, job: str, step: Step) -> bytes | None:
-    """K7."""
+async def kept_step(connection: PostgresConnection, job: str, step: StepKey) -> bytes | None:
+    """Returns the stored result of a step; None if no result is stored (K7)."""
     rows = await connection.fetch(SQL.result, job, step.name, step.arguments)
     return rows[0]["result"].encode() if rows and rows[0]["result"] is not None else None

@@ -1,90 +1,121 @@
-"""settle: what became of the jobs in a worker's hands."""
+"""Implements `settle`: records outcomes on the fast path, or in the engine."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from tidemill.contract.wakeups import agenda_topic, queue_topic
-from tidemill.core.claims import ClaimRequest, Claims, Settled, Settlement
-from tidemill.core.courses import Kind
-from tidemill.core.outcomes import Answer, Cancelled, Done, Fail, Outcome, Release, Retrying, Snooze
-from tidemill.engine import plans
+from tidemill.contract.coordination import queue_topic, worklist_topic
+from tidemill.core.claims import ClaimRequest, ClaimResult, Settlement, SettleResult
+from tidemill.core.documents import DocumentKind
+from tidemill.core.outcomes import (
+    Cancellation,
+    FinalFailure,
+    JobRelease,
+    Outcome,
+    RetryLater,
+    Snooze,
+    Success,
+    WriteAnswer,
+)
+from tidemill.engine import read_sets
 from tidemill.engine import settle as engine
-from tidemill.stores.postgres.claim import claim, claim_slowly, claims_of, may_be_plain, values_of
-from tidemill.stores.postgres.columns import given, shared, words
-from tidemill.stores.postgres.home import Home
-from tidemill.stores.postgres.rows import text_of
-from tidemill.stores.postgres.statements import load
-from tidemill.stores.postgres.step import Step
+from tidemill.stores.postgres.claim import (
+    claim,
+    claim_arguments,
+    claim_by_engine,
+    decode_claims,
+    may_be_plain,
+)
+from tidemill.stores.postgres.engine_runner import PostgresEngineRunner
+from tidemill.stores.postgres.rows import collapse_equal, json_text, omit_empty, text_array
+from tidemill.stores.postgres.statements import load_statements
+from tidemill.stores.postgres.transaction import PostgresTransaction
 
-SQL = load("plain")
+SQL = load_statements("fast_path")
 
-_FINAL = (Done, Fail, Cancelled)
+_FINAL = (Success, FinalFailure, Cancellation)
 
 
-async def settle(home: Home, settlements: Sequence[Settlement], request: ClaimRequest | None) -> Settled:
-    """What is plain is settled first: the others need a step of their own, and nobody waits for it."""
+async def settle(
+    runner: PostgresEngineRunner, settlements: Sequence[Settlement], request: ClaimRequest | None
+) -> SettleResult:
+    """Settles jobs on the fast path first, and then the others in an engine transaction. So jobs of the fast
+    path do not wait for that transaction. If `request` is given, also claims the next jobs."""
     if not settlements:
-        return Settled([], None if request is None else await claim(home, request))
-    began = home.connection.clock.own()
+        return SettleResult([], None if request is None else await claim(runner, request))
+    began = runner.connection.clock.process_time()
     plain = _plain(settlements)
     if not plain:
-        return await _settle_slowly(home, settlements, request, began)
+        return await _settle_by_engine(runner, settlements, request, began)
     with_claim = request is not None and len(plain) == len(settlements) and may_be_plain(request)
-    left, claims = await _send(home, [settlements[at] for at in plain], request if with_claim else None)
+    left, claims = await _settle_on_fast_path(
+        runner, [settlements[at] for at in plain], request if with_claim else None
+    )
     done = {at for number, at in enumerate(plain, 1) if number not in left}
-    answers: list[Answer] = [Answer.OK] * len(settlements)
+    answers: list[WriteAnswer] = [WriteAnswer.OK] * len(settlements)
     rest = [at for at in range(len(settlements)) if at not in done]
-    asked = None if claims is not None else request
+    open_request = None if claims is not None else request
     if not rest:
-        return Settled(answers, claims if asked is None else await claim_slowly(home, asked, began))
-    settled = await _settle_slowly(home, [settlements[at] for at in rest], asked, began)
+        return SettleResult(
+            answers, claims if open_request is None else await claim_by_engine(runner, open_request, began)
+        )
+    settled = await _settle_by_engine(runner, [settlements[at] for at in rest], open_request, began)
     for at, answer in zip(rest, settled.answers, strict=True):
         answers[at] = answer
-    return Settled(answers, claims or settled.claims, settled.news)
+    return SettleResult(answers, claims or settled.claims, settled.pool_changes)
 
 
-async def _send(
-    home: Home, settlements: Sequence[Settlement], request: ClaimRequest | None
-) -> tuple[set[int], Claims | None]:
-    """Which of them (from 1) are left for a step, and the next jobs, if they were there for the hot path."""
-    asked = home.connection.clock.asked()
-    values = (*asked, *_columns(settlements))
-    claims: Claims | None = None
+async def _settle_on_fast_path(
+    runner: PostgresEngineRunner, settlements: Sequence[Settlement], request: ClaimRequest | None
+) -> tuple[set[int], ClaimResult | None]:
+    """Settles on the fast path, and claims jobs if `request` is given. Returns the numbers of the settlements
+    (counted from 1) that need the engine. The second value is the claimed jobs; None if the fast path did not
+    claim."""
+    clock_arguments = runner.connection.clock.arguments()
+    values = (*clock_arguments, *_columns(settlements))
+    claims: ClaimResult | None = None
     if request is None:
-        rows = await home.connection.fetch(SQL.settle, *values)
-        home.connection.clock.heard(rows[0]["wall"], rows[0]["boot"], rows[0]["epoch"])
+        rows = await runner.connection.fetch(SQL.settle, *values)
+        runner.connection.clock.update(rows[0]["wall"], rows[0]["boot"], rows[0]["epoch"])
     else:
-        claim_id = home.peek_claim_id()
-        wanted = values_of(request, claim_id)
-        rows = await home.connection.fetch(SQL.settle_and_claim, *values, *wanted)
-        claims = claims_of(home, rows, claim_id)
-    left = set(map(int, rows[0]["left_over"]))
-    ended = [item.job for number, item in enumerate(settlements, 1) if _ends(item) and number not in left]
-    topics = [queue_topic(queue) for queue in rows[0]["rung"] or ()]
-    if rows[0]["stirred"]:
-        topics.append(agenda_topic(Kind.FLOW))
-    home.connection.announce(topics, ended)
+        claim_id = runner.peek_claim_id()
+        claim_words = claim_arguments(request, claim_id)
+        rows = await runner.connection.fetch(SQL.settle_and_claim, *values, *claim_words)
+        claims = decode_claims(runner, rows, claim_id)
+    left = set(map(int, rows[0]["unsettled"]))
+    ended = [item.job for number, item in enumerate(settlements, 1) if _is_final(item) and number not in left]
+    topics = [queue_topic(queue) for queue in rows[0]["wakes"] or ()]
+    if rows[0]["marked"]:
+        topics.append(worklist_topic(DocumentKind.FLOW))
+    runner.connection.announce(topics, ended)
     return left, claims
 
 
-def _ends(item: Settlement) -> bool:
+def _is_final(item: Settlement) -> bool:
     return isinstance(item.outcome, _FINAL)
 
 
-async def settle_in(home: Home, step: Step, settlements: Sequence[Settlement]) -> list[Answer]:
-    """In a transaction that has something else to write, too."""
-    plan = plans.settle(settlements, None)
-    settled = await home.run_in(step, plan, lambda records: engine.settle(records, settlements, None))
+async def settle_in_transaction(
+    runner: PostgresEngineRunner, transaction: PostgresTransaction, settlements: Sequence[Settlement]
+) -> list[WriteAnswer]:
+    """Settles jobs in the given transaction and returns one answer each. The caller commits the transaction,
+    together with its own writes."""
+    plan = read_sets.settle(settlements, None)
+    settled = await runner.run_in(
+        transaction, plan, lambda records: engine.settle(records, settlements, None)
+    )
     return settled.answers
 
 
-async def _settle_slowly(
-    home: Home, settlements: Sequence[Settlement], request: ClaimRequest | None, began: float
-) -> Settled:
-    plan = plans.settle(settlements, request)
-    settled, decided = await home.run_timed(
+async def _settle_by_engine(
+    runner: PostgresEngineRunner,
+    settlements: Sequence[Settlement],
+    request: ClaimRequest | None,
+    began: float,
+) -> SettleResult:
+    plan = read_sets.settle(settlements, request)
+    settled, decided = await runner.run_timed(
         plan, lambda records: engine.settle(records, settlements, request)
     )
     if settled.claims is not None:
@@ -93,8 +124,10 @@ async def _settle_slowly(
 
 
 def _plain(settlements: Sequence[Settlement]) -> list[int]:
-    """Which of them may be, by the ids of their jobs: so do steps lock them, too. A job that is settled twice
-    here is settled in order."""
+    """Returns the indexes of the settlements that the fast path can try, sorted by job id. Engine
+    transactions lock jobs in the same order, so the fast path and an engine transaction cannot deadlock.
+
+    Returns an empty list if a job occurs twice, because only the engine settles such jobs in order."""
     if len({item.job for item in settlements}) < len(settlements):
         return []
     plain = [at for at, item in enumerate(settlements) if _may_be_plain(item)]
@@ -104,38 +137,38 @@ def _plain(settlements: Sequence[Settlement]) -> list[int]:
 def _may_be_plain(item: Settlement) -> bool:
     if item.spent is not None or item.charged is not None:
         return False
-    if isinstance(item.outcome, Release):
+    if isinstance(item.outcome, JobRelease):
         return not item.outcome.unknown
-    return isinstance(item.outcome, Done | Fail | Retrying | Cancelled | Snooze)
+    return isinstance(item.outcome, Success | FinalFailure | RetryLater | Cancellation | Snooze)
 
 
 def _columns(settlements: Sequence[Settlement]) -> tuple[list[Any], ...]:
     kinds, result, error, reason, delay, priority = map(
-        list, zip(*[_said(item.outcome) for item in settlements], strict=True)
+        list, zip(*[_outcome_columns(item.outcome) for item in settlements], strict=True)
     )
     return (
         [item.job for item in settlements],
-        words(shared([item.fence for item in settlements])),
-        words(shared([item.claim for item in settlements])),
-        shared(kinds),
-        *map(given, (result, error, reason)),
-        words(given(delay)),
-        words(given(priority)),
+        text_array(collapse_equal([item.fence for item in settlements])),
+        text_array(collapse_equal([item.claim for item in settlements])),
+        collapse_equal(kinds),
+        *map(omit_empty, (result, error, reason)),
+        text_array(omit_empty(delay)),
+        text_array(omit_empty(priority)),
     )
 
 
-def _said(outcome: Outcome) -> tuple[Any, ...]:
-    """Kind, result, error, reason, delay, priority."""
+def _outcome_columns(outcome: Outcome) -> tuple[Any, ...]:
+    """Returns (kind, result, error, reason, delay in seconds, priority), with None for absent values."""
     match outcome:
-        case Done(result):
+        case Success(result):
             return ("done", None if result is None else result.decode(), None, None, None, None)
-        case Fail(error, reason):
-            return ("fail", None, text_of(error), reason, None, None)
-        case Retrying(delay, error, priority):
-            return ("retry", None, text_of(error), None, delay, priority)
+        case FinalFailure(error, reason):
+            return ("fail", None, json_text(error), reason, None, None)
+        case RetryLater(delay, error, priority):
+            return ("retry", None, json_text(error), None, delay, priority)
         case Snooze(delay, reason):
             return ("snooze", None, None, reason, delay, None)
-        case Cancelled(reason):
+        case Cancellation(reason):
             return ("cancelled", None, None, reason, None, None)
         case _:
             return ("release", None, None, None, None, None)

@@ -1,5 +1,6 @@
-"""The statements of this store. They are written for the schema `tidemill`, so that they can be run by
-hand; a store in another schema has them read `moved`."""
+"""Loads the SQL statements of the PostgreSQL store, and adapts them to the schema in use.
+
+The files name the schema `tidemill`, so that you can run the statements by hand."""
 
 from __future__ import annotations
 
@@ -13,21 +14,23 @@ _PACKAGE = "tidemill.stores.postgres"
 _QUALIFIER = re.compile(rf"\b{DEFAULT_SCHEMA}\.(?=[a-z_])")
 
 
-def load(verb: str) -> statements.Statements:
-    return statements.load(_PACKAGE, verb)
+def load_statements(verb: str) -> statements.SqlStatements:
+    return statements.load_statements(_PACKAGE, verb)
 
 
-def migrations() -> list[tuple[int, str]]:
-    return statements.migrations(_PACKAGE)
+def load_migrations() -> list[tuple[int, str]]:
+    return statements.load_migrations(_PACKAGE)
 
 
-def moved(sql: str, schema: str) -> str:
-    """The same for another schema. A `search_path` would not do: it belongs to a session, and behind
-    a pooler the next statement may be another session's."""
+def qualify(sql: str, schema: str) -> str:
+    """Returns the statement with the schema name `tidemill` replaced by `schema`.
+
+    A `search_path` would not work. It belongs to a session, and behind a pooler the next statement may run in
+    another session."""
     if schema == DEFAULT_SCHEMA:
         return sql
-    return _QUALIFIER.sub(f"{quoted(schema)}.".replace("\\", r"\\"), sql)
+    return _QUALIFIER.sub(f"{quote_name(schema)}.".replace("\\", r"\\"), sql)
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'

@@ -1,16 +1,5 @@
-"""Wake-ups across processes, by NOTIFY to those who are parked.
-
-A listener that waits has rows in `parked`, one per topic, and its process a connection that LISTENs. Whoever
-has committed something rings: that takes the rows of those to be woken and notifies their connections. With
-nobody parked nothing is notified, because every commit that notifies waits for every other that does.
-
-Ringing comes after the commit, not with it: a listener that parked while a commit was under way would be in
-nobody's view, and would not see the job either. It is done beside the caller, and by many callers together,
-so that it adds nothing to the time of a verb.
-
-Behind a pooler nothing can listen. There only this process's own listeners are rung, and workers look every
-few seconds: `is_deaf` says so.
-"""
+"""Wake-ups between processes: the listeners of this process, and NOTIFY to listeners on other connections. A
+topic names the thing that a listener waits for, such as new jobs of a queue."""
 
 from __future__ import annotations
 
@@ -24,69 +13,126 @@ from weakref import WeakSet
 
 import asyncpg
 
-from tidemill.contract.wakeups import ARRIVALS, job_topic, queue_topic
+from tidemill.contract.coordination import ARRIVALS_TOPIC, job_topic, queue_topic
 from tidemill.errors import StoreError
-from tidemill.stores.postgres.address import Address
-from tidemill.stores.postgres.ear import Ear
-from tidemill.stores.postgres.links import Links
-from tidemill.stores.postgres.listener import PostgresListener
-from tidemill.stores.postgres.statements import load
+from tidemill.stores.postgres.address import PostgresAddress
+from tidemill.stores.postgres.connection_pool import ConnectionPool
+from tidemill.stores.postgres.listen_connection import ListenConnection
+from tidemill.stores.postgres.statements import load_statements
 
-SQL = load("wakeups")
 
-TOGETHER, IN_VAIN = 0.005, 0.04
-"""Seconds between two rings of a handle: at full speed there are 200 a second, not one per commit. They are
-fewer while nobody is there to be woken: a worker that parks meanwhile has looked for itself."""
-PATIENT = 3
-"""After how many rings in vain."""
-_PATIENCE = 1.0
-_QUEUES, _JOBS = queue_topic(""), job_topic("")
+class ListenerRegistry(Protocol):
+    """Keeps the armed listeners: the listeners that wait for a wake-up now. `arm` adds a listener and returns
+    the id of this wait. `disarm` removes the listener."""
 
-_of_process: dict[tuple[str, str], WeakSet[Wakeups]] = {}
+    def arm(self, listener: PostgresListener) -> int: ...
+    def disarm(self, listener: PostgresListener) -> None: ...
+
+
+class PostgresListener:
+    """Waits for wake-ups of some topics. Every wait has its own number; `wait_id` is the number of the
+    current wait, or 0 if the listener does not wait. A wake-up for an earlier wait is ignored."""
+
+    def __init__(self, wakeups: ListenerRegistry, topics: tuple[str, ...]) -> None:
+        self.topics = topics
+        self.wait_id = 0
+        self.is_woken = False
+        self._wakeups = wakeups
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def arm(self) -> None:
+        if self.wait_id and not self.is_woken:
+            return  # it is waiting already, and the server knows
+        self.is_woken = False
+        self._event.clear()
+        self.wait_id = self._wakeups.arm(self)
+
+    async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109 - the contract's word
+        # Not wait_for: on Python 3.11 it swallows a cancellation that arrives together with a wake-up.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._event.wait()
+        return self.is_woken
+
+    def disarm(self) -> None:
+        if self.wait_id:
+            self._wakeups.disarm(self)
+            self.wait_id = 0
+
+    def close(self) -> None:
+        self.disarm()
+
+    def wake(self) -> None:
+        """Wakes the listener, from any thread."""
+        self.is_woken = True
+        with contextlib.suppress(RuntimeError):  # its loop is closed: no coroutine waits any more
+            self._loop.call_soon_threadsafe(self._set_event)
+
+    def _set_event(self) -> None:
+        if self.is_woken:  # not for an earlier wait
+            self._event.set()
+
+
+SQL = load_statements("wakeups")
+
+NOTIFY_INTERVAL_SECONDS, IDLE_NOTIFY_INTERVAL_SECONDS = 0.005, 0.04
+"""Seconds between two notifications of a handle: at most 200 a second, not one per commit. Fewer if no
+listener is found: a worker that starts to listen meanwhile has claimed by itself."""
+MAX_USELESS_NOTIFICATIONS = 3
+"""The interval grows after this many notifications that woke no listener."""
+_NOTIFY_TIMEOUT_SECONDS = 1.0
+_QUEUE_PREFIX, _JOB_PREFIX = queue_topic(""), job_topic("")
+
+_wakeups_of_process: dict[tuple[str, str], WeakSet[PostgresWakeups]] = {}
 _lock = threading.Lock()
 
 
-class Fetch(Protocol):
+class FetchRows(Protocol):
     def __call__(self, sql: str, *values: Any) -> Coroutine[Any, Any, list[asyncpg.Record]]: ...
 
 
-class Wakeups:
-    def __init__(self, address: Address, links: Links, here: Callable[[str], str], fetch: Fetch) -> None:
-        self._links, self._here, self._fetch = links, here, fetch
-        self._arming = self._latest = 0
+class PostgresWakeups:
+    def __init__(
+        self, address: PostgresAddress, pool: ConnectionPool, qualify: Callable[[str], str], fetch: FetchRows
+    ) -> None:
+        self._pool, self._qualify, self._fetch = pool, qualify, fetch
+        self._last_wait_id = self._latest = 0
         self._armed: dict[int, PostgresListener] = {}
-        self._ear: Ear | None = None
+        self._listen_connection: ListenConnection | None = None
         self._topics: set[str] = set()
         self._ended: list[str] = []
-        self._ringing: asyncio.Task[None] | None = None
-        self._in_vain = 0
+        self._notify_task: asyncio.Task[None] | None = None
+        self._useless_count = 0
         with _lock:
-            self._kin = _of_process.setdefault((address.dsn, address.schema), WeakSet())
-            self._kin.add(self)
+            database = (address.dsn, address.schema)
+            self._handles_of_process = _wakeups_of_process.setdefault(database, WeakSet())
+            self._handles_of_process.add(self)
 
     @property
-    def is_deaf(self) -> bool:
-        return self._links.pooled
+    def is_pooled(self) -> bool:
+        return self._pool.pooled
 
     @property
-    def is_parking(self) -> bool:
-        return self._ear is not None and self._ear.is_writing
+    def is_registering(self) -> bool:
+        return self._listen_connection is not None and self._listen_connection.is_registering
 
-    async def parked(self) -> None:
-        """Whoever looks after arming sees what came before: the server has to know of it first."""
-        if self._ear is not None:
-            await self._ear.written(_PATIENCE)
+    async def registered(self) -> None:
+        """Waits until all armed listeners are registered on the server, at most 1 s. A worker that claims
+        after that misses no wake-up for jobs that are inserted after its claim."""
+        if self._listen_connection is not None:
+            await self._listen_connection.registered(_NOTIFY_TIMEOUT_SECONDS)
 
     async def close(self) -> None:
-        """Rings that were promised are rung."""
-        if (ringing := self._ringing) is not None:
-            await asyncio.wait([ringing], timeout=_PATIENCE)
-            ringing.cancel()
+        """Sends the pending notifications, waiting at most 1 s, and closes the listening connection."""
+        if (task := self._notify_task) is not None:
+            await asyncio.wait([task], timeout=_NOTIFY_TIMEOUT_SECONDS)
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await ringing
-        if self._ear is not None:
-            await self._ear.close()
-            self._ear = None
+                await task
+        if self._listen_connection is not None:
+            await self._listen_connection.close()
+            self._listen_connection = None
 
     # -- listening
 
@@ -95,95 +141,108 @@ class Wakeups:
 
     def arm(self, listener: PostgresListener) -> int:
         self._forget(listener)
-        self._arming = arming = self._arming + 1
-        self._armed[arming] = listener
-        if not self.is_deaf:
-            if self._ear is None:
-                self._ear = Ear(self._links, self._here, self._heard, self._wake_everybody)
-            self._ear.park(arming, listener.topics)
-        return arming
+        self._last_wait_id = wait_id = self._last_wait_id + 1
+        self._armed[wait_id] = listener
+        if not self.is_pooled:
+            if self._listen_connection is None:
+                self._listen_connection = ListenConnection(
+                    self._pool, self._qualify, self._notified, self._wake_all
+                )
+            self._listen_connection.register(wait_id, listener.topics)
+        return wait_id
 
     def disarm(self, listener: PostgresListener) -> None:
         self._forget(listener)
 
     def _forget(self, listener: PostgresListener) -> None:
-        if self._armed.pop(listener.arming, None) is not None and self._ear is not None:
-            self._ear.leave(listener.arming)
+        if self._armed.pop(listener.wait_id, None) is not None and self._listen_connection is not None:
+            self._listen_connection.unregister(listener.wait_id)
 
-    def _heard(self, arming: int, topic: str) -> None:
-        listener = self._armed.get(arming)
-        if listener is not None and not listener.rung:
+    def _notified(self, wait_id: int, topic: str) -> None:
+        listener = self._armed.get(wait_id)
+        if listener is not None and not listener.is_woken:
             listener.wake()
-            if len(listener.topics) == 1 and topic != ARRIVALS:
-                del self._armed[arming]  # the ring took its row
-        elif topic.startswith(_QUEUES) or topic == ARRIVALS:
-            self.announce([topic])  # it is not idle any more; the next one may be
+            if len(listener.topics) == 1 and topic != ARRIVALS_TOPIC:
+                del self._armed[wait_id]  # the notification deleted its row
+        elif topic.startswith(_QUEUE_PREFIX) or topic == ARRIVALS_TOPIC:
+            self.announce([topic])  # it is busy now; the next one may be idle
 
-    def _wake_everybody(self) -> None:
+    def _wake_all(self) -> None:
         for listener in self._armed.values():
             listener.wake()
 
-    # -- ringing
+    # -- waking
 
     def announce(self, topics: Iterable[str], ended: Collection[str] = ()) -> None:
-        """Ring what a committed step asks for."""
-        wanted = {topic for topic in topics if not self._ring_here(topic)}
-        for topic in self._waited_for_here() if ended else ():
-            if topic.removeprefix(_JOBS) in ended:
-                self._ring_here(topic)
-        if self.is_deaf or not (wanted or ended):
+        """After a commit, wakes the listeners of `topics` and of the jobs `ended`; for a queue, only one.
+        Other processes are woken by NOTIFY a little later. Behind a pooler they wait for their timeout."""
+        remote_topics = {topic for topic in topics if not self._wake_here(topic)}
+        for topic in self._awaited_jobs() if ended else ():
+            if topic.removeprefix(_JOB_PREFIX) in ended:
+                self._wake_here(topic)
+        if self.is_pooled or not (remote_topics or ended):
             return
-        self._latest = self._arming
-        self._topics |= wanted
+        self._latest = self._last_wait_id
+        self._topics |= remote_topics
         self._ended.extend(ended)
-        if self._ringing is None:
-            self._ringing = asyncio.get_running_loop().create_task(self._ring())
+        if self._notify_task is None:
+            self._notify_task = asyncio.get_running_loop().create_task(self._notify_pending())
 
-    def _ring_here(self, topic: str) -> bool:
-        """Listeners of this process that the server does not know (yet). True when that is all."""
+    def _wake_here(self, topic: str) -> bool:
+        """Wakes listeners of `topic` that wait in this process and are not yet registered on the server. For
+        the topic of a queue only one listener is woken, and True is returned if there was one. For any other
+        topic all are woken, and False is returned."""
         for listener in self._unknown_to_server():
-            if topic in listener.topics and not listener.rung:
+            if topic in listener.topics and not listener.is_woken:
                 listener.wake()
-                if topic.startswith(_QUEUES):
+                if topic.startswith(_QUEUE_PREFIX):
                     return True
         return False
 
-    def _waited_for_here(self) -> set[str]:
-        """Topics of jobs."""
+    def _awaited_jobs(self) -> set[str]:
+        """Returns the topics of single jobs for which a listener of this process waits. Only listeners that
+        are not yet registered on the server are included."""
         topics = itertools.chain.from_iterable(listener.topics for listener in self._unknown_to_server())
-        return {topic for topic in topics if topic.startswith(_JOBS)}
+        return {topic for topic in topics if topic.startswith(_JOB_PREFIX)}
 
     def _unknown_to_server(self) -> Iterator[PostgresListener]:
         with _lock:
-            kin = list(self._kin)
-        for wakeups in kin:
-            yield from wakeups.unparked()
+            handles = list(self._handles_of_process)
+        for wakeups in handles:
+            yield from wakeups.unregistered()
 
-    def unparked(self) -> list[PostgresListener]:
-        """Who waits without a row in `parked`."""
-        ear, armed = self._ear, list(self._armed.items())
-        if self.is_deaf or ear is None:
+    def unregistered(self) -> list[PostgresListener]:
+        """Returns the armed listeners of this store object that have no row in the server's table `listeners`
+        yet. Behind a pooler no listener ever has a row, so all are returned."""
+        connection, armed = self._listen_connection, list(self._armed.items())
+        if self.is_pooled or connection is None:
             return [listener for _, listener in armed]
-        return [listener for arming, listener in armed if ear.is_unwritten(arming)]
+        return [listener for wait_id, listener in armed if connection.is_unregistered(wait_id)]
 
-    async def _ring(self) -> None:
+    async def _notify_pending(self) -> None:
         try:
             while self._topics or self._ended:
                 topics, self._topics = self._topics, set()
                 ended, self._ended = self._ended, []
                 with contextlib.suppress(StoreError):
-                    await self._ring_now(list(topics), ended)
-                await asyncio.sleep(min(TOGETHER * 2 ** max(0, self._in_vain - PATIENT), IN_VAIN))
+                    await self._notify_now(list(topics), ended)
+                delay = NOTIFY_INTERVAL_SECONDS * 2 ** max(0, self._useless_count - MAX_USELESS_NOTIFICATIONS)
+                await asyncio.sleep(min(delay, IDLE_NOTIFY_INTERVAL_SECONDS))
         finally:
-            self._ringing = None
+            self._notify_task = None
 
-    async def _ring_now(self, topics: list[str], ended: list[str]) -> None:
-        """An answer may be so late that a listener of ours has been woken and waits anew: not for this."""
+    async def _notify_now(self, topics: list[str], ended: list[str]) -> None:
+        """Asks the server to notify the listeners of `topics` and of the jobs `ended`.
+
+        Listeners of this object that armed after the change are left out. The change was committed before
+        they armed, so they need no notification, and a late one could wake them for nothing."""
         latest = self._latest
-        await self.parked()
-        known = (self._ear.pid if self._ear else 0, latest)
-        answer = (await self._fetch(SQL.ring, topics, *known))[0]
+        await self.registered()
+        known = (self._listen_connection.pid if self._listen_connection else 0, latest)
+        answer = (await self._fetch(SQL.wake_listeners, topics, *known))[0]
         woken = answer["woken"]
-        if ended and answer["for_ends"]:
-            woken += (await self._fetch(SQL.ring, [job_topic(job) for job in ended], *known))[0]["woken"]
-        self._in_vain = 0 if woken else min(self._in_vain + 1, 2 * PATIENT)
+        if ended and answer["has_job_listeners"]:
+            woken += (await self._fetch(SQL.wake_listeners, [job_topic(job) for job in ended], *known))[0][
+                "woken"
+            ]
+        self._useless_count = 0 if woken else min(self._useless_count + 1, 2 * MAX_USELESS_NOTIFICATIONS)

@@ -1,10 +1,10 @@
-"""The Redis store: the same promises across machines.
+"""The Redis store: implements every contract on one Redis server that many machines share.
 
-Jobs that are plain (no key, pools, batches or unique key) are inserted, claimed, settled and extended by
-one short script for many at once (`insert`, `claim`, `settle`, `extend`, and `lua/` of the same names). The
-rest is the engine's: rows are looked up (`looks`, `answers`), the verb runs here, and what it changed is
-written by one script that first compares what the verb rested on (`slow`, `changing`).
-"""
+Simple jobs (no key, pool, batch or unique key) take the fast path: one Lua script inserts, claims, settles or
+extends many of them. See the modules `insert`, `claim`, `settle` and `leases`, and the scripts in `lua/`.
+
+The engine handles all other jobs. `load` reads the rows that a store method needs, the engine runs the method
+in Python, and `commit` writes its changes. The commit script first checks that the rows are unchanged."""
 
 from tidemill.stores.redis.store import RedisStore
 

@@ -1,10 +1,9 @@
-"""A Redis URL, taken apart: which servers, how they are found, who asks, and under which prefix.
+"""Parses a Redis URL into servers, discovery, login and prefix.
 
-redis://user:password@host:6379/0?prefix=tidemill      one server; rediss:// speaks TLS
-redis+sentinel://host:26379,host:26379/service/0       whoever the Sentinels say is the primary
-redis+cluster://host:6379,host:6379                    the node of a Cluster that has the prefix's slot
-redis+unix:///run/redis.sock?db=0                      one server on this machine
-"""
+redis://user:password@host:6379/0?prefix=tidemill      one server; rediss:// uses TLS
+redis+sentinel://host:26379,host:26379/service/0       the primary that the Sentinels name
+redis+cluster://host:6379,host:6379                    the Cluster node that owns the prefix's hash slot
+redis+unix:///run/redis.sock?db=0                      one server on this machine"""
 
 from __future__ import annotations
 
@@ -19,10 +18,10 @@ from tidemill.errors import ConfigurationError
 from tidemill.tls import TlsFiles
 
 DEFAULT_PREFIX = "tidemill"
-DEADLINE = 5.0
-"""A verb has returned or raised after this many seconds (I22)."""
+DEFAULT_TIMEOUT_SECONDS = 5.0
+"""Every verb returns or raises within this many seconds (I22)."""
 
-_SCHEME = re.compile(r"redis(?P<tls>s)?(\+(?P<found>sentinel|cluster|unix))?")
+_SCHEME = re.compile(r"redis(?P<tls>s)?(\+(?P<discovery>sentinel|cluster|unix))?")
 _OPTIONS = (
     "prefix",
     "timeout",
@@ -36,11 +35,11 @@ _OPTIONS = (
     "sentinel_password",
 )
 _PREFIX = re.compile(r"[^\s{}*?\[\]\\]{1,100}")
-_TIMEOUTS = (0.1, 300.0)
+_TIMEOUT_RANGE_SECONDS = (0.1, 300.0)
 
 
-class Node(msgspec.Struct, frozen=True):
-    """Where one server listens: a host and port, or the path of a socket."""
+class RedisNode(msgspec.Struct, frozen=True):
+    """The address of one server: a host and port, or the path of a socket."""
 
     host: str = ""
     port: int = 0
@@ -52,7 +51,7 @@ class Node(msgspec.Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Login(msgspec.Struct, frozen=True):
+class RedisLogin(msgspec.Struct, frozen=True):
     user: str = ""
     password: str = ""
 
@@ -60,57 +59,65 @@ class Login(msgspec.Struct, frozen=True):
         return "Login(***)"
 
 
-class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """`found` tells how the server is found among `nodes`: the only one, by Sentinels, or in a Cluster.
-    `evicts`: a server that throws keys away is accepted."""
+class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """A parsed Redis URL. `discovery` says how to find the server. With "sentinel" or "cluster", `nodes` are
+    the Sentinels or Cluster nodes to ask. With any other value, the only entry of `nodes` is the server.
+    `service` is the name of the primary that the Sentinels watch.
+
+    `evicts=True`: accept a server that deletes keys when its memory is full. `timeout` is in seconds."""
 
     scheme: str
-    nodes: tuple[Node, ...]
-    found: str = ""
+    nodes: tuple[RedisNode, ...]
+    discovery: str = ""
     service: str = ""
     db: int = 0
-    login: Login = Login()
-    sentinel_login: Login = Login()
+    login: RedisLogin = RedisLogin()
+    sentinel_login: RedisLogin = RedisLogin()
     tls: TlsFiles | None = None
     prefix: str = DEFAULT_PREFIX
-    timeout: float = DEADLINE
+    timeout: float = DEFAULT_TIMEOUT_SECONDS
     evicts: bool = False
 
     @property
     def root(self) -> str:
-        """What every key begins with. The braces keep them in one slot of a Cluster: all that is atomic
-        together."""
+        """The text at the beginning of every Redis key. Its braces keep all keys in one hash slot of a
+        Cluster, so that scripts stay atomic."""
         return f"{{{self.prefix}}}:"
 
     def __str__(self) -> str:
-        """Without secrets."""
+        """Returns the URL without user, password and other secrets."""
         nodes = ",".join(map(str, self.nodes))
         path = "".join(f"/{part}" for part in (self.service, self.db or "") if part)
         options = "" if self.prefix == DEFAULT_PREFIX else f"?prefix={quote(self.prefix)}"
         return f"{self.scheme}://{nodes}{path}{options}"
 
 
-def parse(url: str, prefix: str | None = None) -> Address:
-    """`prefix` stands above the URL's."""
+def parse_url(url: str, prefix: str | None = None) -> RedisAddress:
+    """Returns the parsed URL. If `prefix` is given, it replaces the prefix in the URL. Raises
+    ConfigurationError for an invalid URL."""
     scheme, _, rest = url.partition("://")
     kind = _SCHEME.fullmatch(scheme)
     if kind is None:
         _refuse(scheme, "it is not a redis URL; write redis://host:6379/0")
-    found = kind["found"] or ""
-    if found == "unix" and kind["tls"]:
+    discovery = kind["discovery"] or ""
+    if discovery == "unix" and kind["tls"]:
         _refuse(scheme, "a Unix socket has no TLS; write redis+unix://")
-    parts = _split(scheme, rest, found)
+    parts = _split(scheme, rest, discovery)
     options = _options(scheme, parts.query)
-    nodes = (Node(path=unquote(parts.path)),) if found == "unix" else _nodes(scheme, parts.netloc, found)
-    service, db = _place(scheme, found, parts.path, options)
-    return Address(
+    nodes = (
+        (RedisNode(path=unquote(parts.path)),)
+        if discovery == "unix"
+        else _nodes(scheme, parts.netloc, discovery)
+    )
+    service, db = _service_and_database(scheme, discovery, parts.path, options)
+    return RedisAddress(
         scheme=scheme,
         nodes=nodes,
-        found=found,
+        discovery=discovery,
         service=service,
         db=db,
         login=_login(parts.netloc),
-        sentinel_login=Login(options.get("sentinel_user", ""), options.get("sentinel_password", "")),
+        sentinel_login=RedisLogin(options.get("sentinel_user", ""), options.get("sentinel_password", "")),
         tls=_tls(scheme, options, secured=bool(kind["tls"])),
         prefix=_checked_prefix(scheme, prefix or options.get("prefix", DEFAULT_PREFIX)),
         timeout=_timeout(scheme, options.get("timeout")),
@@ -118,13 +125,14 @@ def parse(url: str, prefix: str | None = None) -> Address:
     )
 
 
-def _split(scheme: str, rest: str, found: str) -> SplitResult:
-    """An @ behind the host, or half a bracket, is of a password that was cut: no word of it may be shown."""
+def _split(scheme: str, rest: str, discovery: str) -> SplitResult:
+    """Splits a URL into login, host, path and query. Raises ConfigurationError for a malformed URL, such as
+    an unescaped @ in the password. The error does not show the URL, which may contain the password."""
     try:
         parts = urlsplit(f"//{rest}")
     except ValueError:
         parts = None
-    if parts is None or "@" in f"{'' if found == 'unix' else parts.path}{parts.query}{parts.fragment}":
+    if parts is None or "@" in f"{'' if discovery == 'unix' else parts.path}{parts.query}{parts.fragment}":
         _refuse(
             scheme,
             f"it cannot be read as {scheme}://user:password@host:port/0; write characters such as @, /, ?, # "
@@ -133,40 +141,42 @@ def _split(scheme: str, rest: str, found: str) -> SplitResult:
     return parts
 
 
-def _nodes(scheme: str, netloc: str, found: str) -> tuple[Node, ...]:
-    usual = 26379 if found == "sentinel" else 6379
+def _nodes(scheme: str, netloc: str, discovery: str) -> tuple[RedisNode, ...]:
+    usual = 26379 if discovery == "sentinel" else 6379
     hosts = netloc.rpartition("@")[2]
     nodes = tuple(_node(scheme, host, usual) for host in hosts.split(",") if host)
     if not nodes:
         _refuse(scheme, f"it names no host; write {scheme}://host:{usual}")
-    if len(nodes) > 1 and not found:
+    if len(nodes) > 1 and not discovery:
         _refuse(scheme, "it names several hosts; several are for redis+sentinel:// and redis+cluster://")
     return nodes
 
 
-def _node(scheme: str, text: str, usual: int) -> Node:
+def _node(scheme: str, text: str, usual: int) -> RedisNode:
     try:
         parts = urlsplit(f"//{text}")
-        return Node(parts.hostname or "localhost", parts.port or usual)
+        return RedisNode(parts.hostname or "localhost", parts.port or usual)
     except ValueError:
         _refuse(scheme, "the port of a host is not a number from 1 to 65535; write host:6379")
 
 
-def _login(netloc: str) -> Login:
+def _login(netloc: str) -> RedisLogin:
     user, _, password = netloc.rpartition("@")[0].partition(":")
-    return Login(unquote(user), unquote(password))
+    return RedisLogin(unquote(user), unquote(password))
 
 
-def _place(scheme: str, found: str, path: str, options: Mapping[str, str]) -> tuple[str, int]:
-    """(service, number of the database)"""
-    words = [unquote(word) for word in path.split("/") if word] if found != "unix" else []
-    service = words.pop(0) if found == "sentinel" and words else ""
-    if found == "sentinel" and not service:
+def _service_and_database(
+    scheme: str, discovery: str, path: str, options: Mapping[str, str]
+) -> tuple[str, int]:
+    """Returns the name of the Sentinel service (empty without Sentinel) and the number of the database."""
+    words = [unquote(word) for word in path.split("/") if word] if discovery != "unix" else []
+    service = words.pop(0) if discovery == "sentinel" and words else ""
+    if discovery == "sentinel" and not service:
         _refuse(scheme, f"it names no service; write {scheme}://host:26379/mymaster")
     text = words.pop(0) if words else options.get("db", "0")
     if words or not text.isascii() or not text.isdigit():
         _refuse(scheme, "the database must be a number, such as /0 at the end of the URL")
-    if int(text) and found == "cluster":
+    if int(text) and discovery == "cluster":
         _refuse(scheme, "a Cluster has only database 0; tell stores apart with ?prefix=…")
     return service, int(text)
 
@@ -180,11 +190,12 @@ def _options(scheme: str, query: str) -> dict[str, str]:
 
 
 def _tls(scheme: str, options: Mapping[str, str], *, secured: bool) -> TlsFiles | None:
-    given = [name for name in ("ca", "cert", "key", "verify") if name in options]
+    tls_options = [name for name in ("ca", "cert", "key", "verify") if name in options]
     if not secured:
-        if given:
+        if tls_options:
             _refuse(
-                scheme, f"the option {given[0]!r} is for TLS; write {scheme.replace('redis', 'rediss', 1)}://"
+                scheme,
+                f"the option {tls_options[0]!r} is for TLS; write {scheme.replace('redis', 'rediss', 1)}://",
             )
         return None
     verify = options.get("verify", "yes")
@@ -203,11 +214,14 @@ def _checked_prefix(scheme: str, prefix: str) -> str:
 
 def _timeout(scheme: str, text: str | None) -> float:
     try:
-        seconds = DEADLINE if text is None else float(text)
+        seconds = DEFAULT_TIMEOUT_SECONDS if text is None else float(text)
     except ValueError:
         seconds = -1.0
-    if not _TIMEOUTS[0] <= seconds <= _TIMEOUTS[1]:
-        _refuse(scheme, f"timeout must be seconds from {_TIMEOUTS[0]:g} to {_TIMEOUTS[1]:g}")
+    if not _TIMEOUT_RANGE_SECONDS[0] <= seconds <= _TIMEOUT_RANGE_SECONDS[1]:
+        _refuse(
+            scheme,
+            f"timeout must be seconds from {_TIMEOUT_RANGE_SECONDS[0]:g} to {_TIMEOUT_RANGE_SECONDS[1]:g}",
+        )
     return seconds
 
 

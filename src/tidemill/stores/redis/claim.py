@@ -1,4 +1,5 @@
-"""claim: one script where all that is ready is plain, else the engine."""
+"""The store method `claim`: one script claims the jobs on the fast path. The engine claims if the script
+cannot, for example if ready jobs have a key, pool or batch."""
 
 from __future__ import annotations
 
@@ -7,69 +8,77 @@ from typing import Any
 from msgspec.structs import replace
 
 from tidemill.clock import Entropy, SystemEntropy
-from tidemill.core.claims import ClaimRequest, Claims, Share
+from tidemill.core.claims import ClaimRequest, ClaimResult, QueueShare
 from tidemill.engine import claim as engine
-from tidemill.engine import plans
+from tidemill.engine import read_sets
 from tidemill.stores.redis import scripts
-from tidemill.stores.redis.bounds import JOBS, STEPPED
-from tidemill.stores.redis.records import in_hand
-from tidemill.stores.redis.slow import Slow
-from tidemill.stores.redis.wire import Argument
+from tidemill.stores.redis.engine_runner import RedisEngineRunner
+from tidemill.stores.redis.job_codec import decode_claimed_job
+from tidemill.stores.redis.protocol import CommandArgument
+from tidemill.stores.redis.shard import MAX_JOBS_PER_SCRIPT, MAX_JOBS_PER_TRANSACTION
 
-CLAIM = scripts.load("claim")
+CLAIM = scripts.load_script("claim")
 
-SLOW, CLAIM_WANTED = b"slow", b"claim"
+NEEDS_ENGINE, NEEDS_CLAIM_ID = b"engine", b"claim_id"
 
 
 async def claim(
-    slow: Slow, request: ClaimRequest, draw: Draw | None = None, began: float | None = None
-) -> Claims:
-    """`draw`: of a claim that was begun already. `began` is when the verb was called, by our own clock."""
-    began = slow.shard.time() if began is None else began
+    runner: RedisEngineRunner,
+    request: ClaimRequest,
+    draw: ClaimIdDraw | None = None,
+    began: float | None = None,
+) -> ClaimResult:
+    """Claims jobs on the fast path; if the script cannot, in the engine. `draw` makes the claim id; None
+    means a new ClaimIdDraw. `began` is the local time at which the caller began; None means now."""
+    began = runner.shard.time() if began is None else began
     if request.ids is None:
-        draw = draw or Draw(slow.entropy)
-        reply = await slow.shard.run(CLAIM, *words(request, draw), repeatable=True)
-        if reply == CLAIM_WANTED:
-            reply = await slow.shard.run(CLAIM, *words(request, draw), repeatable=True)
-        if reply != SLOW:
-            return claims(reply, draw)
-    return await by_the_engine(slow, request, began)
+        draw = draw or ClaimIdDraw(runner.entropy)
+        reply = await runner.shard.run(CLAIM, *claim_arguments(request, draw), repeatable=True)
+        if reply == NEEDS_CLAIM_ID:
+            reply = await runner.shard.run(CLAIM, *claim_arguments(request, draw), repeatable=True)
+        if reply != NEEDS_ENGINE:
+            return decode_claims(reply, draw)
+    return await claim_by_engine(runner, request, began)
 
 
-async def by_the_engine(slow: Slow, request: ClaimRequest, began: float) -> Claims:
-    request = bounded(request, STEPPED)
-    plan = plans.claim(request)
-    claims, decided = await slow.run_timed(plan, lambda records: engine.claim(records, request))
+async def claim_by_engine(runner: RedisEngineRunner, request: ClaimRequest, began: float) -> ClaimResult:
+    request = limit_request(request, MAX_JOBS_PER_TRANSACTION)
+    plan = read_sets.claim(request)
+    claims, decided = await runner.run_timed(plan, lambda records: engine.claim(records, request))
     return claims.after(decided - began)
 
 
-def bounded(request: ClaimRequest, most: int) -> ClaimRequest:
-    """As much of it as one step may take on, in the same proportions (J39)."""
+def limit_request(request: ClaimRequest, most: int) -> ClaimRequest:
+    """Returns the request with its limit reduced to `most` jobs. The numbers of jobs that it wants from each
+    queue (`shares`) are reduced in proportion (J39)."""
     if request.limit <= most or request.ids is not None:
         return request
-    shares = (Share(one.queue, -(-one.jobs * most // request.limit)) for one in request.shares)
+    shares = (QueueShare(share.queue, -(-share.jobs * most // request.limit)) for share in request.shares)
     return replace(request, limit=most, shares=tuple(shares))
 
 
-class Draw:
-    """The claim id of one claim. An entropy that can be replayed is asked when there is something to claim
-    and not before, as the specification does; that takes a second trip, which is for tests only."""
+class ClaimIdDraw:
+    """Draws the random claim id of one claim.
+
+    In production the id is drawn and sent with the script at once. A test fixes the random numbers, and there
+    the fast path must draw the same numbers as the engine, which draws an id only if it finds a job. So in a
+    test the script is first sent without an id. If it finds a job, it is sent again with an id."""
 
     def __init__(self, entropy: Entropy) -> None:
-        self._entropy, self._asked, self.claim_id = entropy, False, 0
+        self._entropy, self._requests, self.claim_id = entropy, False, 0
         self._is_replayed = not isinstance(entropy, SystemEntropy)
 
     def word(self) -> bytes:
-        if self._is_replayed and not self._asked:
-            self._asked = True
+        if self._is_replayed and not self._requests:
+            self._requests = True
             return b""
         self.claim_id = self._entropy.claim_id()
         return b"!" * self._is_replayed + self.claim_id.to_bytes(8)
 
 
-def words(request: ClaimRequest, draw: Draw) -> list[Argument]:
-    request = bounded(request, JOBS)
-    found: list[Argument] = [
+def claim_arguments(request: ClaimRequest, draw: ClaimIdDraw) -> list[CommandArgument]:
+    request = limit_request(request, MAX_JOBS_PER_SCRIPT)
+    found: list[CommandArgument] = [
         request.worker,
         request.number,
         request.lease,
@@ -82,11 +91,12 @@ def words(request: ClaimRequest, draw: Draw) -> list[Argument]:
     return found
 
 
-def claims(reply: list[Any], draw: Draw) -> Claims:
+def decode_claims(reply: list[Any], draw: ClaimIdDraw) -> ClaimResult:
     fence, more, next_due = reply[:3]
-    return Claims(
+    return ClaimResult(
         jobs=[
-            in_hand(reply[at].decode(), reply[at + 1], fence, draw.claim_id) for at in range(3, len(reply), 2)
+            decode_claimed_job(reply[at].decode(), reply[at + 1], fence, draw.claim_id)
+            for at in range(3, len(reply), 2)
         ],
         more=bool(more),
         next_due=float(next_due) if next_due else None,

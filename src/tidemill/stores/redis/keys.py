@@ -1,53 +1,53 @@
-"""What the keys of a shard are called, without the root they begin with (docs/reference/redis-keys.md).
+"""Names of the Redis keys of a shard, without the common root (docs/reference/redis-keys.md).
 
-Names that people choose may hold any character, so where two of them meet in one key the first says how
-long it is.
-"""
+Names from users, such as queue names, may contain any character. Where a key joins two names, the length of
+the first name comes before it."""
 
 from __future__ import annotations
 
 import msgspec
 
-from tidemill.core.courses import Kind
-from tidemill.core.ledger import PLACE
+from tidemill.core.documents import DocumentKind
+from tidemill.core.ledger import AccountKey
 from tidemill.core.states import FINAL, State
-from tidemill.engine.ledger import Claim
+from tidemill.engine.ledger import ClaimKey
 
 JOBS = "jobs"
 PAGES = "pages"
 QUEUES = "queues"
 COUNTS = "counts"
 SERVED = "served"
-MARKS = "marks"
+BLOCKS = "blocks"
 EXPIRING = "expiring"
-RUNNING_IN = "running_in"
-REMEMBERED = "remembered"
-FORGET = "forget"
+RUNNING_BY_KEY = "running_by_key"
+KNOWN_IDS = "known_ids"
+KNOWN_IDS_EXPIRY = "known_ids_expiry"
 WORKERS = "workers"
-ALIVE = "alive"
-NUMBERS = "numbers"
+WORKER_LEASES = "worker_leases"
+CLAIM_NUMBERS = "claim_numbers"
 POOLS = "pools"
-LOOKED = "looked"
-RESERVED = "reserved"
-RESERVED_AT = "reserved_at"
-LEFT = "left"
-UNHEARD = "unheard"
-MINUTES = "minutes"
+ACCOUNT_SEEN = "account_seen"
+RESERVATIONS = "reservations"
+OPEN_RESERVATIONS = "open_reservations"
+ABANDONED_UNITS = "abandoned_units"
+UNCONFIRMED_UNITS = "unconfirmed_units"
+HISTORY_MINUTES = "history_minutes"
 ARRIVALS = "arrivals"
-STIRS = "stirs"
-OUTLIVED = "outlived"
+WORKLIST = "worklist"
+DOCUMENT_EXPIRY = "document_expiry"
 
-PAGE = 100
-"""So many places in line share a page: few enough for Redis to keep it as one short block of bytes."""
+JOBS_PER_PAGE = 100
+"""Jobs per page: few enough for Redis to store a page in its compact encoding."""
 
 
 def page(seq: int) -> str:
-    return f"page:{seq // PAGE}"
+    return f"page:{seq // JOBS_PER_PAGE}"
 
 
 def lane(queue: str, name: str) -> str:
-    """The ready jobs of a lane, in its order."""
-    return f"ready:{queue}" if name == "" else f"lane:{_both(queue, name)}"
+    """Returns the Redis key of the sorted set with the ready jobs of a lane, in the order in which they are
+    claimed."""
+    return f"ready:{queue}" if name == "" else f"lane:{_join_names(queue, name)}"
 
 
 def lanes(queue: str) -> str:
@@ -55,23 +55,23 @@ def lanes(queue: str) -> str:
 
 
 def open_lanes(queue: str, group: str) -> str:
-    return f"open:{_both(queue, group)}"
+    return f"open_lanes:{_join_names(queue, group)}"
 
 
-def groups(queue: str) -> str:
-    return f"groups:{queue}"
+def lane_counts(queue: str) -> str:
+    return f"lane_counts:{queue}"
 
 
-def wakes(queue: str) -> str:
-    return f"wakes:{queue}"
+def blocked_lanes(queue: str) -> str:
+    return f"blocked_lanes:{queue}"
 
 
-def shut(queue: str, place: str) -> str:
-    return f"shut:{_both(queue, place)}"
+def blocked_by(queue: str, account: str) -> str:
+    return f"blocked_by:{_join_names(queue, account)}"
 
 
-def waiting(place: str) -> str:
-    return f"waiting:{place}"
+def blocked_queues(account: str) -> str:
+    return f"blocked_queues:{account}"
 
 
 def scheduled(queue: str) -> str:
@@ -79,12 +79,12 @@ def scheduled(queue: str) -> str:
 
 
 def running(queue: str) -> str:
-    """The leases of its running jobs."""
+    """Returns the Redis key of the hash with the leases of a queue's running jobs."""
     return f"running:{queue}"
 
 
 def held(worker: str) -> str:
-    """The jobs running in a worker's name."""
+    """Returns the Redis key of the set with the jobs that a worker runs."""
     return f"held:{worker}"
 
 
@@ -93,49 +93,52 @@ def ended(queue: str, state: State) -> str:
     return f"{state.value}:{queue}"
 
 
-def ended_parts(queue: str, state: State) -> str:
-    """The same of jobs of flows, which are not their queue's to prune."""
+def ended_flow_jobs(queue: str, state: State) -> str:
+    """Returns the Redis key of the sorted set with the ended jobs of flows in one queue and state. The
+    queue's retention does not prune these jobs."""
     assert state in FINAL, state  # noqa: S101 - an invariant of this package
-    return f"{state.value}_parts:{queue}"
+    return f"{state.value}_flow_jobs:{queue}"
 
 
-def parts(flow: str) -> str:
-    return f"parts:{flow}"
+def flow_jobs(flow: str) -> str:
+    return f"flow_jobs:{flow}"
 
 
-def part_ends(flow: str) -> str:
-    """The letters of the states in which jobs of a flow have ended: their records may be long."""
-    return f"part_ends:{flow}"
+def flow_job_states(flow: str) -> str:
+    """Returns the Redis key of the hash with the state letters of a flow's ended jobs. Reading this hash is
+    cheaper than reading the records, which can be large."""
+    return f"flow_job_states:{flow}"
 
 
-def courses(kind: Kind) -> str:
-    return f"courses:{kind}"
+def documents(kind: DocumentKind) -> str:
+    return f"documents:{kind}"
 
 
-def course_counts(kind: Kind) -> str:
-    return f"course_counts:{kind}"
+def document_counts(kind: DocumentKind) -> str:
+    return f"document_counts:{kind}"
 
 
-def listed(kind: Kind, state: str, name: str) -> str:
-    """Courses by when they began; '' for any state or name."""
-    return f"listed:{kind}:{_both(state, name)}"
+def document_index(kind: DocumentKind, state: str, name: str) -> str:
+    """Returns the Redis key of the sorted set with documents by creation time. '' as `state` or `name` means
+    any."""
+    return f"document_index:{kind}:{_join_names(state, name)}"
 
 
-def dues(kind: Kind) -> str:
-    return f"dues:{kind}"
+def due_documents(kind: DocumentKind) -> str:
+    return f"due_documents:{kind}"
 
 
-def stirred(kind: Kind) -> str:
-    return f"stirred:{kind}"
+def marked_documents(kind: DocumentKind) -> str:
+    return f"marked_documents:{kind}"
 
 
-def course(kind: Kind, id_: str) -> str:
+def document(kind: DocumentKind, id_: str) -> str:
     return f"{kind}:{id_}"
 
 
-def course_of(name: str) -> tuple[Kind, str]:
+def parse_document(name: str) -> tuple[DocumentKind, str]:
     kind, _, id_ = name.partition(":")
-    return Kind(kind), id_
+    return DocumentKind(kind), id_
 
 
 def count(state: State, queue: str) -> str:
@@ -143,20 +146,21 @@ def count(state: State, queue: str) -> str:
 
 
 def retrying(queue: str) -> str:
-    """Scheduled jobs that have run before."""
+    """Returns the name of a field in the hash of job counts. The field counts the scheduled jobs of a queue
+    that have run before."""
     return f"retrying:{queue}"
 
 
 def unique(queue: str, key: str) -> str:
-    return f"unique:{_both(queue, key)}"
+    return f"unique:{_join_names(queue, key)}"
 
 
 def successors(job: str) -> str:
-    return f"after:{job}"
+    return f"successors:{job}"
 
 
-def running_in(queue: str, key: str) -> str:
-    return _both(queue, key)
+def running_by_key(queue: str, key: str) -> str:
+    return _join_names(queue, key)
 
 
 def history(queue: str) -> str:
@@ -175,39 +179,40 @@ def logs(job: str) -> str:
     return f"logs:{job}"
 
 
-def lines(generation: int, attempt: int, job: str) -> str:
-    return f"lines:{generation}.{attempt}:{job}"
+def log_lines(generation: int, attempt: int, job: str) -> str:
+    return f"log_lines:{generation}.{attempt}:{job}"
 
 
-def steps(job: str) -> str:
-    return f"steps:{job}"
+def checkpoints(job: str) -> str:
+    return f"checkpoints:{job}"
 
 
 def accounts(pool: str) -> str:
     return f"accounts:{pool}"
 
 
-def place(of: PLACE) -> str:
+def account_name(of: AccountKey) -> str:
     return msgspec.json.encode(of).decode()
 
 
-def place_of(text: bytes) -> PLACE:
+def parse_account_name(text: bytes) -> AccountKey:
     return msgspec.json.decode(text, type=tuple[str, str | None])
 
 
 def token(fence: int, claim_id: int) -> bytes:
-    """As it stands in a job's record: what is compared when a holder speaks."""
+    """Returns fence and claim id as 14 bytes, as they are in a job's record. Every write of a claimed job
+    compares these bytes."""
     return fence.to_bytes(6) + claim_id.to_bytes(8)
 
 
-def claim(of: Claim) -> bytes:
+def claim_name(of: ClaimKey) -> bytes:
     job, fence, claim_id = of
     return token(fence, claim_id) + job.encode()
 
 
-def claim_of(name: bytes) -> Claim:
+def parse_claim_name(name: bytes) -> ClaimKey:
     return name[14:].decode(), int.from_bytes(name[:6]), int.from_bytes(name[6:14])
 
 
-def _both(first: str, second: str) -> str:
+def _join_names(first: str, second: str) -> str:
     return f"{len(first.encode())}:{first}:{second}"

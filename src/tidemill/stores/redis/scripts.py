@@ -1,4 +1,5 @@
-"""Lua lives in files: one per verb, with shared parts named on top by a `-- uses:` line."""
+"""Loads the Lua scripts of the Redis store, one file per script. A line `-- uses:` in a file names the files
+in `lua/parts` whose text is put before the script."""
 
 from __future__ import annotations
 
@@ -11,30 +12,31 @@ _USES = re.compile(r"^-- uses: ([\w ]+)$", re.MULTILINE)
 _FOLDER = files("tidemill.stores.redis") / "lua"
 
 
-class Script:
-    """A verb as the server knows it: by the digest of its text. One that `reckons` looks at the clock of
-    leases and windows, so its sender says what it expects of that."""
+class LuaScript:
+    """A Lua script, which the server knows by its SHA-1. `uses_boot_clock=True`: the script uses leases or
+    windows, so each call also sends the boot time that the client expects."""
 
-    def __init__(self, name: str, source: str, *, reckons: bool = False) -> None:
-        self.name, self.reckons = name, reckons
+    def __init__(self, name: str, source: str, *, uses_boot_clock: bool = False) -> None:
+        self.name, self.uses_boot_clock = name, uses_boot_clock
         self.source = source.encode()
-        # Redis names scripts so; nothing is protected by it.
+        # Redis identifies scripts by SHA-1; it protects nothing.
         self.sha = sha1(self.source, usedforsecurity=False).hexdigest().encode()
 
 
 @cache
-def load(verb: str) -> Script:
+def load_script(verb: str) -> LuaScript:
     text = (_FOLDER / f"{verb}.lua").read_text()
     used: list[str] = []
-    return Script(verb, "\n".join([*_parts(text, used), text]), reckons="clock" in used)
+    return LuaScript(verb, "\n".join([*_load_parts(text, used), text]), uses_boot_clock="clock" in used)
 
 
-def _parts(text: str, taken: list[str]) -> list[str]:
-    """The texts of the parts used, each once, a part after those it uses itself."""
+def _load_parts(text: str, taken: list[str]) -> list[str]:
+    """Returns the texts of the files in `lua/parts` that `text` names in its `-- uses:` lines. Each text
+    comes once, after the texts that it uses itself. The names of loaded files are added to `taken`."""
     found: list[str] = []
     for name in [name for line in _USES.findall(text) for name in line.split()]:
         if name not in taken:
             taken.append(name)
             part = (_FOLDER / "parts" / f"{name}.lua").read_text()
-            found += [*_parts(part, taken), part]
+            found += [*_load_parts(part, taken), part]
     return found

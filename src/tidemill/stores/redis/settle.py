@@ -1,4 +1,5 @@
-"""settle: plain jobs by one script, which claims the next ones too; the others by the engine."""
+"""The store method `settle`: one script settles many jobs and claims the next ones (the fast path). The
+engine settles the jobs that the script cannot handle, such as jobs with pools or a unique key."""
 
 from __future__ import annotations
 
@@ -7,115 +8,142 @@ from functools import partial
 from struct import Struct
 from typing import Any, Final
 
-from tidemill.core.claims import ClaimRequest, Claims, Settled, Settlement
-from tidemill.core.outcomes import Answer, Cancelled, Done, Fail, Outcome, Release, Retrying, Snooze
-from tidemill.core.pool_news import PoolNews
-from tidemill.engine import plans
+from tidemill.core.claims import ClaimRequest, ClaimResult, Settlement, SettleResult
+from tidemill.core.outcomes import (
+    Cancellation,
+    FinalFailure,
+    JobRelease,
+    Outcome,
+    RetryLater,
+    Snooze,
+    Success,
+    WriteAnswer,
+)
+from tidemill.core.pool_reports import PoolChange
+from tidemill.engine import read_sets
 from tidemill.engine import settle as engine
 from tidemill.stores.redis import claim, scripts
-from tidemill.stores.redis.bounds import JOBS, fitting
-from tidemill.stores.redis.claim import CLAIM_WANTED, SLOW, Draw
+from tidemill.stores.redis.claim import NEEDS_CLAIM_ID, NEEDS_ENGINE, ClaimIdDraw
+from tidemill.stores.redis.engine_runner import RedisEngineRunner
+from tidemill.stores.redis.job_codec import TIME, FailureText, encode
 from tidemill.stores.redis.keys import token
-from tidemill.stores.redis.records import TIME, Fate, encode
-from tidemill.stores.redis.slow import Slow
-from tidemill.stores.redis.wire import Argument
+from tidemill.stores.redis.protocol import CommandArgument
+from tidemill.stores.redis.shard import MAX_JOBS_PER_SCRIPT, count_fitting
 
-SETTLE = scripts.load("settle")
-RETRY = Struct(">cdBh")
-ANSWERS: Final = {"o": Answer.OK, "a": Answer.AGAIN, "s": Answer.STALE}
-UNKNOWN = "?"
+SETTLE = scripts.load_script("settle")
+RETRY_LAYOUT = Struct(">cdBh")
+ANSWER_LETTERS: Final = {"o": WriteAnswer.OK, "a": WriteAnswer.AGAIN, "s": WriteAnswer.STALE}
+NEEDS_ENGINE_LETTER = "?"
 
 
-async def settle(slow: Slow, settlements: Sequence[Settlement], request: ClaimRequest | None) -> Settled:
-    """By several scripts where there are many. What they leave is settled next, and then the claim is made:
-    no outcome depends on another's, but for the jobs of one call, which all go the same way."""
+async def settle(
+    runner: RedisEngineRunner, settlements: Sequence[Settlement], request: ClaimRequest | None
+) -> SettleResult:
+    """Settles jobs on the fast path first, and then the others in the engine. If `request` is given, claims
+    the next jobs at the end.
+
+    If there are many settlements, several scripts run one after the other. The outcomes do not depend on each
+    other, except in a batch. The jobs of one batch call are settled together."""
     if not settlements:
-        return Settled([], None if request is None else await claim.claim(slow, request))
-    began = slow.shard.time()
-    words = [_words_of(item) for item in settlements]
+        return SettleResult([], None if request is None else await claim.claim(runner, request))
+    began = runner.shard.time()
+    words = [_arguments(item) for item in settlements]
     if len({item.job for item in settlements}) < len(settlements):
         words = [None for _ in settlements]
-    draw = Draw(slow.entropy)
-    then = request if all(words) else None  # room that the others make is room for the claim
-    letters, claimed = await _by_the_script(slow, [one for one in words if one], then, draw)
-    answers: list[Answer | None] = [ANSWERS.get(next(letters)) if one else None for one in words]
+    draw = ClaimIdDraw(runner.entropy)
+    then = request if all(words) else None  # the claim may use the capacity that the other jobs free
+    letters, claimed = await _settle_by_script(
+        runner, [arguments for arguments in words if arguments], then, draw
+    )
+    answers: list[WriteAnswer | None] = [
+        ANSWER_LETTERS.get(next(letters)) if arguments else None for arguments in words
+    ]
     left = [item for item, answer in zip(settlements, answers, strict=True) if answer is None]
-    settled = await _by_the_engine(slow, left)
+    settled = await _settle_by_engine(runner, left)
     others = iter(settled.answers)
     found = [next(others) if answer is None else answer for answer in answers]
-    return Settled(found, await _claims(slow, claimed, request, draw, began), settled.news)
+    return SettleResult(found, await _claims(runner, claimed, request, draw, began), settled.pool_changes)
 
 
-async def _by_the_script(
-    slow: Slow, words: list[tuple[Argument, ...]], request: ClaimRequest | None, draw: Draw
+async def _settle_by_script(
+    runner: RedisEngineRunner,
+    words: list[tuple[CommandArgument, ...]],
+    request: ClaimRequest | None,
+    draw: ClaimIdDraw,
 ) -> Any:
-    """The letters of its answers, and what it claimed behind the last of them."""
-    if not words:  # none that the script knows
+    """Settles on the fast path. Returns an iterator with one letter per settlement, which stands for its
+    answer. The second value is the script's reply to the claim; None if it claimed nothing. `words` has the
+    script's arguments for each settlement. `draw` gives the claim id."""
+    if not words:  # the script knows none of them
         return iter(""), None
-    wanted = [] if request is None or request.ids is not None else claim.words(request, draw)
+    claim_words = [] if request is None or request.ids is not None else claim.claim_arguments(request, draw)
     letters, claimed = "", None
-    while some := words[len(letters) : len(letters) + JOBS]:
-        is_last = len(letters) + len(some) == len(words) and UNKNOWN not in letters
-        given = (word for one in some for word in one)
-        reply = await slow.shard.run(SETTLE, len(some), *given, *(wanted if is_last else ()), repeatable=True)
+    while some := words[len(letters) : len(letters) + MAX_JOBS_PER_SCRIPT]:
+        is_last = len(letters) + len(some) == len(words) and NEEDS_ENGINE_LETTER not in letters
+        settle_words = (word for arguments in some for word in arguments)
+        reply = await runner.shard.run(
+            SETTLE, len(some), *settle_words, *(claim_words if is_last else ()), repeatable=True
+        )
         letters += reply[0].decode()
         claimed = reply[1] if len(reply) > 1 else None
     return iter(letters), claimed
 
 
-async def _by_the_engine(slow: Slow, left: Sequence[Settlement]) -> Settled:
-    answers: list[Answer] = []
-    news: list[PoolNews] = []
+async def _settle_by_engine(runner: RedisEngineRunner, left: Sequence[Settlement]) -> SettleResult:
+    answers: list[WriteAnswer] = []
+    pool_changes: list[PoolChange] = []
     while some := left[len(answers) :]:
-        some = some[: _whole_calls(some, await fitting(slow.shard, [item.job for item in some]))]
-        settled = await slow.run(
-            plans.settle(some, None), partial(engine.settle, settlements=some, request=None)
+        some = some[: _whole_calls(some, await count_fitting(runner.shard, [item.job for item in some]))]
+        settled = await runner.run(
+            read_sets.settle(some, None), partial(engine.settle, settlements=some, request=None)
         )
         answers += settled.answers
-        news += settled.news
-    return Settled(answers, None, tuple(news))
+        pool_changes += settled.pool_changes
+    return SettleResult(answers, None, tuple(pool_changes))
 
 
 def _whole_calls(items: Sequence[Settlement], count: int) -> int:
-    """The first job of a call speaks for those behind it, so they are settled together (P17)."""
+    """Returns how many items to settle together: `count`, or more if otherwise the jobs of a batch call would
+    be separated. Only the first job of a batch call carries the usage of the call, so all its jobs are
+    settled together (P17)."""
     while count < len(items) and items[count].charged is not None and items[count].spent is None:
         count += 1
     return count
 
 
 async def _claims(
-    slow: Slow, claimed: Any, request: ClaimRequest | None, draw: Draw, began: float
-) -> Claims | None:
+    runner: RedisEngineRunner, claimed: Any, request: ClaimRequest | None, draw: ClaimIdDraw, began: float
+) -> ClaimResult | None:
     if request is None:
         return None
-    if claimed == SLOW:
-        return await claim.by_the_engine(slow, request, began)
-    if claimed is None or claimed == CLAIM_WANTED:
-        return await claim.claim(slow, request, draw if claimed else None, began)
-    return claim.claims(claimed, draw)
+    if claimed == NEEDS_ENGINE:
+        return await claim.claim_by_engine(runner, request, began)
+    if claimed is None or claimed == NEEDS_CLAIM_ID:
+        return await claim.claim(runner, request, draw if claimed else None, began)
+    return claim.decode_claims(claimed, draw)
 
 
-def _words_of(item: Settlement) -> tuple[Argument, ...] | None:
-    """None for what the script does not know."""
+def _arguments(item: Settlement) -> tuple[CommandArgument, ...] | None:
+    """Returns the script's arguments for one settlement; None if the settlement needs the engine."""
     outcome = None if item.spent is not None else _outcome(item.outcome)
     return None if outcome is None else (item.job, token(item.fence, item.claim), outcome)
 
 
 def _outcome(outcome: Outcome) -> bytes | None:
     match outcome:
-        case Done(None):
+        case Success(None):
             return b"d"
-        case Done(result) if result is not None:
+        case Success(result) if result is not None:
             return b"d+" + result
-        case Fail(error, reason):
-            return b"f" + encode(Fate(error, reason))
-        case Cancelled(reason):
-            return b"c" + encode(Fate(None, reason))
-        case Retrying(delay, error, priority):
+        case FinalFailure(error, reason):
+            return b"f" + encode(FailureText(error, reason))
+        case Cancellation(reason):
+            return b"c" + encode(FailureText(None, reason))
+        case RetryLater(delay, error, priority):
             changes = priority is not None
-            return RETRY.pack(b"r", delay, changes, priority or 0) + encode(Fate(error))
+            return RETRY_LAYOUT.pack(b"r", delay, changes, priority or 0) + encode(FailureText(error))
         case Snooze(delay, None):
             return b"z" + TIME.pack(delay)
-        case Release(unknown=False):
+        case JobRelease(unknown=False):
             return b"b"
     return None

@@ -1,78 +1,113 @@
-"""The store as everybody else sees it."""
+"""The Redis store: implements every contract on one Redis shard."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 
+from msgspec.structs import replace
+
 from tidemill.clock import Clock, Entropy, SystemEntropy
-from tidemill.contract.coordinator import Led
-from tidemill.contract.copying import Copies, IdPage, JobCopy
-from tidemill.contract.courses import CoursePage
-from tidemill.contract.courses import checked as checked_advances
-from tidemill.contract.jobs import Admission, Arrival, Extended, Pruned, Reading, Reclaimed
+from tidemill.contract.coordination import Leadership
+from tidemill.contract.copy import IdPage, JobCopy, StoreCopy
+from tidemill.contract.documents import DocumentPage
+from tidemill.contract.documents import check_advances as checked_advances
+from tidemill.contract.jobs import Admission, Arrival, ClockReading, ExtendResult, PruneResult, ReclaimResult
 from tidemill.contract.pools import PoolMinute, PoolView
 from tidemill.contract.queues import QueueInfo
-from tidemill.contract.reader import AttemptRecord, Backlog, LogLine, Minute, Page, WorkerInfo
-from tidemill.contract.upkeep import Progress, StoreFacts
-from tidemill.core.changes import Amended, Change
-from tidemill.core.checkpoints import Checkpoint, Step
-from tidemill.core.claims import ClaimRequest, Claims, Heartbeat, Settled, Settlement
-from tidemill.core.courses import Advance, Advanced, Agenda, Course, Kind
-from tidemill.core.demand import Demand
-from tidemill.core.filters import Filter
-from tidemill.core.job import Group, Job
-from tidemill.core.queues import Inserted
+from tidemill.contract.reader import AttemptRecord, Backlog, JobPage, LogLine, QueueMinute, WorkerInfo
+from tidemill.contract.store import ProgressCallback, StoreFacts
+from tidemill.core.checkpoints import Checkpoint, StepKey
+from tidemill.core.claims import ClaimRequest, ClaimResult, Heartbeat, Settlement, SettleResult
+from tidemill.core.documents import Advance, AdvanceResult, Document, DocumentKind, Worklist
+from tidemill.core.filters import Filter, check_filter
+from tidemill.core.forecast.backlog import Demand
+from tidemill.core.jobs import Job, JobGroup
+from tidemill.core.operator_changes import AmendResult, OperatorChange
+from tidemill.core.queues import InsertResult
 from tidemill.core.states import State
-from tidemill.engine.plans import Plan
+from tidemill.engine import queue_changes as engine
+from tidemill.engine import read_sets
+from tidemill.engine.read_sets import ReadSet
 from tidemill.engine.records import Records
-from tidemill.engine.verbs import SteppedVerbs
-from tidemill.stores.redis import arrivals, copying, courses, leading, reader, reclaim, upkeep
-from tidemill.stores.redis.address import parse
-from tidemill.stores.redis.amend import amend
-from tidemill.stores.redis.boots import notice_boot
-from tidemill.stores.redis.bounds import BYTES, STEPPED, Weight, runs, weight_of
-from tidemill.stores.redis.check import check
+from tidemill.engine.store_methods import EngineVerbs
+from tidemill.stores.redis import administration, documents, leases, reader
+from tidemill.stores.redis.address import parse_url
+from tidemill.stores.redis.administration import check
 from tidemill.stores.redis.claim import claim
-from tidemill.stores.redis.extend import extend
-from tidemill.stores.redis.handle import Handle
+from tidemill.stores.redis.connection import run_without_loop
+from tidemill.stores.redis.engine_runner import RedisEngineRunner
+from tidemill.stores.redis.handle import RedisHandle
 from tidemill.stores.redis.insert import insert
-from tidemill.stores.redis.lines import finished
+from tidemill.stores.redis.leases import end_previous_boot, extend
 from tidemill.stores.redis.prune import prune
 from tidemill.stores.redis.settle import settle
-from tidemill.stores.redis.slow import Slow
+from tidemill.stores.redis.shard import (
+    MAX_BYTES_PER_SCRIPT,
+    MAX_JOBS_PER_TRANSACTION,
+    BatchWeight,
+    count_fitting,
+    split_by_weight,
+    weigh_jobs,
+)
 from tidemill.stores.redis.wakeups import RedisListener
+
+
+async def amend(
+    runner: RedisEngineRunner, job_filter: Filter, change: OperatorChange, limit: int
+) -> AmendResult:
+    """Applies an operator's change to the jobs that match `job_filter`, oldest first, to at most `limit`
+    jobs. Many jobs are split over several transactions."""
+    check_filter(job_filter)
+    meant = tuple(await reader.oldest_first(runner.shard, job_filter, limit))
+    changed: list[str] = []
+    unchanged: list[str] = []
+    while meant:
+        count = await count_fitting(runner.shard, meant)
+        some, meant = meant[:count], meant[count:]
+        named = replace(job_filter, ids=some)
+        found = await runner.run(
+            read_sets.amend(some, change), partial(engine.amend, job_filter=named, change=change, limit=limit)
+        )
+        changed += found.changed
+        unchanged += found.unchanged
+    return AmendResult(tuple(changed), tuple(unchanged))
+
 
 T = TypeVar("T")
 
 
-def _weight(advance: Advance) -> Weight:
-    jobs, size = weight_of(made.job for made in advance.jobs)
+def _weigh_advance(advance: Advance) -> BatchWeight:
+    jobs, size = weigh_jobs(made.job for made in advance.jobs)
     return jobs + 1, size
 
 
 class RedisBlocking:
-    """The verbs a program without an event loop needs, each on a connection of its thread."""
+    """The store methods insert, amend and get as synchronous methods, for programs without an event loop.
+    Each call uses a blocking connection that no other thread uses meanwhile."""
 
-    def __init__(self, handle: Handle, entropy: Entropy) -> None:
+    def __init__(self, handle: RedisHandle, entropy: Entropy) -> None:
         self._handle, self._entropy = handle, entropy
 
-    def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
+    def insert(self, groups: Sequence[JobGroup]) -> list[list[InsertResult]]:
         with self._handle.threads.shard() as shard:
-            return finished(insert(Slow(shard, self._entropy), groups))
+            return run_without_loop(insert(RedisEngineRunner(shard, self._entropy), groups))
 
-    def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
+    def amend(self, job_filter: Filter, change: OperatorChange, limit: int = 1000) -> AmendResult:
         with self._handle.threads.shard() as shard:
-            return finished(amend(Slow(shard, self._entropy), wanted, change, limit))
+            return run_without_loop(amend(RedisEngineRunner(shard, self._entropy), job_filter, change, limit))
 
     def get(self, ids: Sequence[str]) -> list[Job | None]:
         with self._handle.threads.shard() as shard:
-            return finished(reader.get(shard, ids))
+            return run_without_loop(reader.get(shard, ids))
 
 
-class RedisStore(SteppedVerbs):
-    """Without a `clock` the server's is the truth. `skew` is for tests of a server whose clock is stepped."""
+class RedisStore(EngineVerbs):
+    """A store on one Redis shard. `prefix` overrides the prefix in the URL. `clock` is the clock of a test;
+    with None the server's clock is used. `skew` returns seconds added to the server's clock, for tests that
+    set the clock."""
 
     def __init__(
         self,
@@ -83,23 +118,23 @@ class RedisStore(SteppedVerbs):
         entropy: Entropy | None = None,
         skew: Callable[[], float] | None = None,
     ) -> None:
-        self._use(Handle(parse(url, prefix), clock, skew), entropy or SystemEntropy())
+        self._use(RedisHandle(parse_url(url, prefix), clock, skew), entropy or SystemEntropy())
 
-    def _use(self, handle: Handle, entropy: Entropy) -> None:
+    def _use(self, handle: RedisHandle, entropy: Entropy) -> None:
         self._handle, self._entropy = handle, entropy
         self.blocking = RedisBlocking(handle, entropy)
 
     @property
-    def _slow(self) -> Slow:
-        return Slow(self._handle.shard, self._entropy)
+    def _runner(self) -> RedisEngineRunner:
+        return RedisEngineRunner(self._handle.shard, self._entropy)
 
-    async def step(self, plan: Plan, verb: Callable[[Records], T], *, repeatable: bool = True) -> T:  # noqa: ARG002 - a commit whose reply was lost is never sent again
-        return await self._slow.run(plan, verb)
+    async def step(self, plan: ReadSet, verb: Callable[[Records], T], *, repeatable: bool = True) -> T:  # noqa: ARG002 - a commit whose reply was lost is never sent again
+        return await self._runner.run(plan, verb)
 
     async def open(self) -> Self:
         await self._handle.open()
         try:
-            await notice_boot(self._slow)
+            await end_previous_boot(self._runner)
         except BaseException:
             await self._handle.close()
             raise
@@ -108,74 +143,84 @@ class RedisStore(SteppedVerbs):
     async def close(self) -> None:
         await self._handle.close()
 
-    def another(self) -> Self:
+    def new_handle(self) -> Self:
         other = object.__new__(type(self))
-        other._use(self._handle.another(), self._entropy)
+        other._use(self._handle.new_handle(), self._entropy)
         return other
 
     # -- jobs
 
-    async def insert(self, groups: Sequence[Group]) -> list[list[Inserted]]:
-        return await insert(self._slow, groups)
+    async def insert(self, groups: Sequence[JobGroup]) -> list[list[InsertResult]]:
+        return await insert(self._runner, groups)
 
     async def arrivals(self, limit: int, after: int = 0) -> list[Arrival]:
-        return await arrivals.arrivals(self._handle.shard, limit, after)
+        return await reader.list_arrivals(self._handle.shard, limit, after)
 
     async def admit(self, admissions: Sequence[Admission]) -> int:
         admitted = 0
-        for some in runs(admissions, lambda one: (1, len(one.arrival.payload)), (STEPPED, BYTES)):
+        for some in split_by_weight(
+            admissions,
+            lambda admission: (1, len(admission.arrival.payload)),
+            (MAX_JOBS_PER_TRANSACTION, MAX_BYTES_PER_SCRIPT),
+        ):
             admitted += await super().admit(some)
         return admitted
 
-    async def claim(self, request: ClaimRequest) -> Claims:
-        return await claim(self._slow, request)
+    async def claim(self, request: ClaimRequest) -> ClaimResult:
+        return await claim(self._runner, request)
 
-    async def settle(self, settlements: Sequence[Settlement], request: ClaimRequest | None = None) -> Settled:
-        return await settle(self._slow, settlements, request)
+    async def settle(
+        self, settlements: Sequence[Settlement], request: ClaimRequest | None = None
+    ) -> SettleResult:
+        return await settle(self._runner, settlements, request)
 
-    async def extend(self, heartbeat: Heartbeat) -> Extended:
-        return await extend(self._slow, heartbeat)
+    async def extend(self, heartbeat: Heartbeat) -> ExtendResult:
+        return await extend(self._runner, heartbeat)
 
-    async def reclaim(self, dead: Sequence[str] = ()) -> Reclaimed:
-        return await reclaim.reclaim(self._slow, dead)
+    async def reclaim(self, dead: Sequence[str] = ()) -> ReclaimResult:
+        return await leases.reclaim(self._runner, dead)
 
-    async def amend(self, wanted: Filter, change: Change, limit: int = 1000) -> Amended:
-        return await amend(self._slow, wanted, change, limit)
+    async def amend(self, job_filter: Filter, change: OperatorChange, limit: int = 1000) -> AmendResult:
+        return await amend(self._runner, job_filter, change, limit)
 
-    async def prune(self, limit: int = 1000) -> Pruned:
-        return await prune(self._slow, limit)
+    async def prune(self, limit: int = 1000) -> PruneResult:
+        return await prune(self._runner, limit)
 
-    async def read_clock(self) -> Reading:
-        return Reading(*await self._handle.shard.read_clock())
+    async def read_clock(self) -> ClockReading:
+        return ClockReading(*await self._handle.shard.read_clock())
 
-    # -- courses
+    # -- documents
 
-    async def advance(self, advances: Sequence[Advance]) -> list[Advanced]:
-        checked_advances(advances)  # F5: of all, before the first of them is done
-        answers: list[Advanced] = []
-        for some in runs(advances, _weight, (STEPPED, BYTES)):
+    async def advance(self, advances: Sequence[Advance]) -> list[AdvanceResult]:
+        checked_advances(advances)  # F5: checks all of them before writing the first
+        answers: list[AdvanceResult] = []
+        for some in split_by_weight(
+            advances, _weigh_advance, (MAX_JOBS_PER_TRANSACTION, MAX_BYTES_PER_SCRIPT)
+        ):
             answers += await super().advance(some)
         return answers
 
-    async def agenda(self, kind: Kind, limit: int = 100, ids: Sequence[str] | None = None) -> Agenda:
-        return await courses.agenda(self._handle.shard, kind, limit, ids)
+    async def worklist(
+        self, kind: DocumentKind, limit: int = 100, ids: Sequence[str] | None = None
+    ) -> Worklist:
+        return await documents.get_worklist(self._handle.shard, kind, limit, ids)
 
-    async def courses(self, kind: Kind, ids: Sequence[str]) -> list[Course | None]:
-        return await courses.courses(self._handle.shard, kind, ids)
+    async def documents(self, kind: DocumentKind, ids: Sequence[str]) -> list[Document | None]:
+        return await documents.get_documents(self._handle.shard, kind, ids)
 
-    async def find_courses(
+    async def find_documents(
         self,
-        kind: Kind,
+        kind: DocumentKind,
         *,
         name: str | None = None,
         states: Sequence[str] | None = None,
         limit: int = 100,
         cursor: str | None = None,
-    ) -> CoursePage:
-        return await courses.find(self._handle.shard, kind, name, states, limit, cursor)
+    ) -> DocumentPage:
+        return await documents.find_documents(self._handle.shard, kind, name, states, limit, cursor)
 
-    async def course_counts(self, kind: Kind) -> dict[str, int]:
-        return await courses.counts(self._handle.shard, kind)
+    async def document_counts(self, kind: DocumentKind) -> dict[str, int]:
+        return await documents.count_documents(self._handle.shard, kind)
 
     # -- queues
 
@@ -195,16 +240,16 @@ class RedisStore(SteppedVerbs):
     async def checkpoints(self, job: str) -> list[Checkpoint]:
         return await reader.checkpoints(self._handle.shard, job)
 
-    async def kept_step(self, job: str, step: Step) -> bytes | None:
+    async def kept_step(self, job: str, step: StepKey) -> bytes | None:
         return await reader.kept_step(self._handle.shard, job, step)
 
     # -- leaders
 
-    async def lead(self, duties: Sequence[str], worker: str, lease: float) -> Led:
-        return await leading.lead(self._handle.shard, duties, worker, lease)
+    async def lead(self, duties: Sequence[str], worker: str, lease: float) -> Leadership:
+        return await leases.lead(self._handle.shard, duties, worker, lease)
 
     async def resign(self, duties: Sequence[str], worker: str) -> None:
-        await leading.resign(self._handle.shard, duties, worker)
+        await leases.resign(self._handle.shard, duties, worker)
 
     # -- reading
 
@@ -212,14 +257,14 @@ class RedisStore(SteppedVerbs):
         return await reader.get(self._handle.shard, ids)
 
     async def find(
-        self, wanted: Filter, limit: int = 100, cursor: int | None = None, looks: int | None = None
-    ) -> Page:
-        return await reader.find(self._handle.shard, wanted, limit, cursor, looks)
+        self, job_filter: Filter, limit: int = 100, cursor: int | None = None, scan_limit: int | None = None
+    ) -> JobPage:
+        return await reader.find(self._handle.shard, job_filter, limit, cursor, scan_limit)
 
     async def counts(self) -> dict[str, dict[State, int]]:
         return await reader.counts(self._handle.shard)
 
-    async def history(self, queue: str, since: float) -> list[Minute]:
+    async def history(self, queue: str, since: float) -> list[QueueMinute]:
         return await reader.history(self._handle.shard, queue, since)
 
     async def logs(self, job: str) -> list[LogLine]:
@@ -240,33 +285,33 @@ class RedisStore(SteppedVerbs):
     async def demand(self) -> list[Demand]:
         return await reader.demand(self._handle.shard)
 
-    # -- looking after it
+    # -- maintenance
 
     async def describe(self) -> StoreFacts:
-        return await upkeep.describe(self._handle)
+        return await administration.describe(self._handle)
 
     async def check(self) -> tuple[str, ...]:
         return await check(self._handle.shard)
 
-    async def backup(self, target: Path, progress: Progress | None = None) -> None:  # noqa: ARG002 - the contract's
-        raise upkeep.refuse_backup(self._handle, target)
+    async def backup(self, target: Path, progress: ProgressCallback | None = None) -> None:  # noqa: ARG002 - the contract's
+        raise administration.refuse_backup(self._handle, target)
 
     async def compact(self) -> None:
-        await upkeep.compact(self._handle)
+        await administration.compact(self._handle)
 
     async def copy_jobs(self, after: int = 0, limit: int = 100) -> list[JobCopy]:
-        return await copying.copy_jobs(self._handle.shard, after, limit)
+        return await administration.copy_jobs(self._handle.shard, after, limit)
 
     async def copy_ids(self, cursor: str = "") -> IdPage:
-        return await copying.copy_ids(self._handle.shard, cursor)
+        return await administration.copy_ids(self._handle.shard, cursor)
 
-    async def copy_in(self, copies: Copies) -> None:
-        await copying.copy_in(self._slow, copies)
+    async def copy_in(self, copies: StoreCopy) -> None:
+        await administration.copy_in(self._runner, copies)
 
     # -- wake-ups
 
     def listen(self, topics: Iterable[str]) -> RedisListener:
         return self._handle.wakeups.listen(topics)
 
-    def ring(self, topics: Iterable[str]) -> None:
-        self._handle.wakeups.ring(topics)
+    def wake(self, topics: Iterable[str]) -> None:
+        self._handle.wakeups.wake(topics)

@@ -1,17 +1,16 @@
-"""A store in one SQLite file, for as many processes of one machine as like to share it.
+"""A store in one SQLite file, shared by any number of processes on one machine.
 
-How it stays fast and safe:
+How the store stays fast and safe:
 
-* Everything that must be atomic together is one transaction of one writer per process
-  (`writer.py`), with group commit: callers that wait at the same time share one fsync.
-* One table with partial indexes; a claim reads jobs as one row of JSON, so that Python's
-  interpreter lock is taken once a batch and a busy event loop does not stall the writer.
-* Counts, lanes and history follow from a step's changes and are written once per step
+- Each process has one writer (`writer.py`). The writer commits all waiting requests together, so they
+  share one fsync.
+- All jobs are in one table with partial indexes. A claim reads all its jobs as one row of JSON. So the
+  writer's thread waits for Python's interpreter lock once per claim and not once per job, and a busy event
+  loop does not stall it.
+- A transaction collects its changes of counters, lanes and history and writes each of them once
   (`transaction.py`).
-* Leases are on the boot clock: stepping the wall clock moves none of them, and another boot
-  ends them all.
-* Idle processes are woken through a Unix datagram socket (`wakeups.py`).
-"""
+- Leases use the boot clock. Setting the wall clock does not move them, and a reboot ends all of them.
+- A Unix datagram socket wakes idle processes (`wakeups.py`)."""
 
 from tidemill.stores.sqlite.store import SqliteStore
 

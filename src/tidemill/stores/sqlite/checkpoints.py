@@ -1,4 +1,4 @@
-"""Checkpoints: what a job's steps have begun and brought home."""
+"""Reads and writes the checkpoints of steps inside a handler."""
 
 from __future__ import annotations
 
@@ -7,107 +7,113 @@ from typing import Any
 import msgspec
 
 from tidemill.core import checkpoints as core
-from tidemill.core.checkpoints import Beginning, Checkpoint, OnUnknown, Step, Try
-from tidemill.core.outcomes import Answer
-from tidemill.stores.sqlite.statements import load
-from tidemill.stores.sqlite.transaction import Transaction
+from tidemill.core.checkpoints import Checkpoint, OnUnknown, StepAttempt, StepKey, StepStart
+from tidemill.core.outcomes import WriteAnswer
+from tidemill.stores.sqlite.statements import load_statements
+from tidemill.stores.sqlite.transaction import SqliteTransaction
 
-SQL = load("checkpoints")
+SQL = load_statements("checkpoints")
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """As much of a job as its fence check needs."""
+class JobFence(msgspec.Struct, frozen=True):
+    """The columns of a job that show whether a claim is current. `running` is 1 if the job runs."""
 
     seq: int
     running: int
     fence: int
     claim: int
 
-    def is_current(self, by: Try) -> bool:
+    def is_current(self, by: StepAttempt) -> bool:
         return bool(self.running) and (self.fence, self.claim) == (by.fence, by.claim)
 
 
-def begin(transaction: Transaction, job: str, by: Try, step: Step, on_unknown: OnUnknown) -> Beginning:
-    """K3."""
-    standing = _standing(transaction, job)
-    if standing is None or not standing.is_current(by):
-        return core.STALE
-    known = _one(transaction, standing.seq, step)
-    answer, after = core.begun(known, step, by, on_unknown, transaction.now)
+def begin_step(
+    transaction: SqliteTransaction, job: str, by: StepAttempt, step: StepKey, on_unknown: OnUnknown
+) -> StepStart:
+    """Records that a step with a paid call starts, or returns its stored result (K3). `by` names the claim
+    and its call. `on_unknown` says what to do if an earlier call of the step began and has no result."""
+    state = _job_fence(transaction, job)
+    if state is None or not state.is_current(by):
+        return core.STALE_START
+    known = _find_checkpoint(transaction, state.seq, step)
+    answer, after = core.start_step(known, step, by, on_unknown, transaction.now)
     if after is not known:
-        save(transaction, standing.seq, after)
+        save_checkpoint(transaction, state.seq, after)
     return answer
 
 
-def forget(transaction: Transaction, job: str, by: Try, step: Step) -> None:
-    """K4."""
-    standing = _standing(transaction, job)
-    if standing is None:
+def forget_step(transaction: SqliteTransaction, job: str, by: StepAttempt, step: StepKey) -> None:
+    """Deletes the record of a started step whose call was not paid for (K4). `by` names the claim and its
+    call."""
+    state = _job_fence(transaction, job)
+    if state is None:
         return
-    known = _one(transaction, standing.seq, step)
-    after = core.forgotten(known, by)
+    known = _find_checkpoint(transaction, state.seq, step)
+    after = core.forget_step(known, by)
     if after is None:
-        transaction.execute(SQL.forget, (standing.seq, step.name, step.arguments))
+        transaction.execute(SQL.delete, (state.seq, step.name, step.arguments))
     elif after is not known:
-        save(transaction, standing.seq, after)
+        save_checkpoint(transaction, state.seq, after)
 
 
-def keep(
-    transaction: Transaction, job: str, by: Try, step: Step, result: bytes, *, paid: bool
-) -> tuple[Answer, bytes]:
-    """K5."""
-    standing = _standing(transaction, job)
-    if standing is None:
-        return Answer.GONE, result
-    if not paid and not standing.is_current(by):
-        return Answer.STALE, result
-    known = _one(transaction, standing.seq, step)
-    answer, after = core.kept(known, step, by, result, paid, transaction.now)
+def keep_step(
+    transaction: SqliteTransaction, job: str, by: StepAttempt, step: StepKey, result: bytes, *, paid: bool
+) -> tuple[WriteAnswer, bytes]:
+    """Stores a step's result, unless one is stored already (K5). Returns an answer and the stored result; if
+    the store refuses, `result` itself. `paid=True`: a claim that is no longer current may store too."""
+    state = _job_fence(transaction, job)
+    if state is None:
+        return WriteAnswer.GONE, result
+    if not paid and not state.is_current(by):
+        return WriteAnswer.STALE, result
+    known = _find_checkpoint(transaction, state.seq, step)
+    answer, after = core.keep_result(known, step, by, result, paid, transaction.now)
     if after is not known:
-        save(transaction, standing.seq, after)
+        save_checkpoint(transaction, state.seq, after)
     return answer, after.result or result
 
 
-def every(transaction: Transaction, job: str) -> list[Checkpoint]:
-    """K6."""
+def list_checkpoints(transaction: SqliteTransaction, job: str) -> list[Checkpoint]:
+    """Returns the checkpoints of a job, in the order in which they first began (K6)."""
     return [_checkpoint(row) for row in transaction.execute(SQL.of_job, (job,))]
 
 
-def result(transaction: Transaction, job: str, step: Step) -> bytes | None:
-    """K7."""
+def get_result(transaction: SqliteTransaction, job: str, step: StepKey) -> bytes | None:
+    """Returns the stored result of a step; None if no result is stored (K7)."""
     found: str | None = transaction.execute(SQL.result, (job, step.name, step.arguments)).get
     return None if found is None else found.encode()
 
 
-def forget_begun(transaction: Transaction, seq: int) -> None:
-    """K2, for a retry by hand."""
-    transaction.execute(SQL.forget_begun, (seq,))
+def forget_begun_steps(transaction: SqliteTransaction, seq: int) -> None:
+    """Deletes the checkpoints of a job that have no result, for an operator's retry (K2). `seq` is the
+    sequence number of the job."""
+    transaction.execute(SQL.delete_without_result, (seq,))
 
 
-def _standing(transaction: Transaction, job: str) -> Standing | None:
-    row = transaction.execute(SQL.standing, (job,)).fetchone()
-    return None if row is None else Standing(*row)
+def _job_fence(transaction: SqliteTransaction, job: str) -> JobFence | None:
+    row = transaction.execute(SQL.current_claims, (job,)).fetchone()
+    return None if row is None else JobFence(*row)
 
 
-def _one(transaction: Transaction, seq: int, step: Step) -> Checkpoint | None:
-    row = transaction.execute(SQL.one, (seq, step.name, step.arguments)).fetchone()
+def _find_checkpoint(transaction: SqliteTransaction, seq: int, step: StepKey) -> Checkpoint | None:
+    row = transaction.execute(SQL.by_step, (seq, step.name, step.arguments)).fetchone()
     return None if row is None else _checkpoint(row)
 
 
 def _checkpoint(row: tuple[Any, ...]) -> Checkpoint:
     name, arguments, paid, begun, fence, claim, number, kept, stored, unknown = row
     return Checkpoint(
-        step=Step(name, arguments),
+        step=StepKey(name, arguments),
         paid=bool(paid),
         begun=begun,
-        by=Try(fence, claim, number),
+        by=StepAttempt(fence, claim, number),
         kept=kept,
         result=None if stored is None else stored.encode(),
         unknown=unknown,
     )
 
 
-def save(transaction: Transaction, seq: int, after: Checkpoint) -> None:
+def save_checkpoint(transaction: SqliteTransaction, seq: int, after: Checkpoint) -> None:
     step, by = after.step, after.by
     stored = None if after.result is None else after.result.decode()
     state = (after.begun, by.fence, by.claim, by.number, after.kept, stored, after.unknown)

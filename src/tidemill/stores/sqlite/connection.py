@@ -1,40 +1,91 @@
-"""Opening the file: pragmas, the schema, and everything that can be wrong with a path."""
+"""Opens connections to the database file, closes them around a fork, and runs reads on separate
+connections."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol, TypeVar
+from weakref import WeakSet
 
 import apsw
 
-from tidemill.errors import SchemaMismatch, StoreCorrupt, StoreUnavailable
-from tidemill.stores.sqlite.faults import translated
+from tidemill.clock import Clock
+from tidemill.errors import StoreError, StoreUnavailable
+from tidemill.stores.sqlite.errors import translate_errors
 from tidemill.stores.sqlite.file import DatabaseFile
-from tidemill.stores.sqlite.statements import load, migrations
+from tidemill.stores.sqlite.inbox import has_jobs
+from tidemill.stores.sqlite.migrations import check_owner, migrate
+from tidemill.stores.sqlite.settings_cache import SettingsCache
+from tidemill.stores.sqlite.transaction import SqliteTransaction
 
-SQL = load("connection")
-APPLICATION_ID = 0x54494445  # "TIDE"
-BUSY_PATIENCE = 3.5
-"""Seconds, below the 5 an enqueue may take, so that a locked file is reported and not a timeout."""
+
+class ForkHooks(Protocol):
+    def before_fork(self) -> None: ...
+    def after_fork_in_parent(self) -> None: ...
+    def after_fork_in_child(self) -> None: ...
+
+
+# Readers first: a reader may ask the writer for something while it holds its lock, never the other way
+# round.
+_readers: WeakSet[ForkHooks] = WeakSet()
+_writers: WeakSet[ForkHooks] = WeakSet()
+_locked_for_fork: list[ForkHooks] = []
+
+
+def survive_forks(forkable: ForkHooks, *, reader: bool) -> None:
+    (_readers if reader else _writers).add(forkable)
+
+
+def _before_fork() -> None:
+    for forkable in [*_readers, *_writers]:
+        forkable.before_fork()
+        _locked_for_fork.append(forkable)
+
+
+def _after_fork_in_parent() -> None:
+    while _locked_for_fork:
+        _locked_for_fork.pop().after_fork_in_parent()
+
+
+def _after_fork_in_child() -> None:
+    while _locked_for_fork:
+        _locked_for_fork.pop().after_fork_in_child()
+
+
+with contextlib.suppress(AttributeError):  # no forks on this system
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+    )
+
+
+BUSY_TIMEOUT_SECONDS = 3.5
+"""Less than the 5 s an enqueue may take, so that the caller sees a locked file and not a timeout."""
 CACHE_KIB = 32 * 1024
 
 
-def connect(file: DatabaseFile, patience: Patience) -> apsw.Connection:
-    """A connection ready for work on a schema of this version."""
+def connect(file: DatabaseFile, busy_timeout: BusyTimeout) -> apsw.Connection:
+    """Returns a new connection, with the schema migrated to this version of Tidemill. Creates the file if
+    needed."""
     path = file.path
     if not path.parent.is_dir():
         raise StoreUnavailable(f"{path}: the folder {path.parent} does not exist; create it first")
     if path.is_dir():
         raise StoreUnavailable(f"{path}: this is a folder; name a file in it")
-    with translated(path):
+    with translate_errors(path):
         location = file.locate()
         flags = apsw.SQLITE_OPEN_READWRITE  # SQLite itself would create the file with other permissions
         connection = apsw.Connection(location.path, flags=flags, statementcachesize=200)
         try:
-            connection.set_busy_handler(patience.wait)
-            _check_owner(connection, path)
-            _prepare(connection, path, patience)
-            _migrate(connection, path)
+            connection.set_busy_handler(busy_timeout.wait)
+            check_owner(connection, path)
+            _prepare(connection, path, busy_timeout)
+            migrate(connection, path)
         except BaseException:
             connection.close()
             raise
@@ -42,10 +93,10 @@ def connect(file: DatabaseFile, patience: Patience) -> apsw.Connection:
     return connection
 
 
-def _prepare(connection: apsw.Connection, path: Path, patience: Patience) -> None:
-    # Without it every changed parameter plans the statement anew: a claim took twice as long.
+def _prepare(connection: apsw.Connection, path: Path, busy_timeout: BusyTimeout) -> None:
+    # Otherwise SQLite plans a statement again for every new parameter: a claim took twice as long.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    if _use_log(connection, patience) != "wal":
+    if _enable_wal(connection, busy_timeout) != "wal":
         raise StoreUnavailable(
             f"{path}: the file system cannot share a write-ahead log; put the file on a local disk"
         )
@@ -55,74 +106,109 @@ def _prepare(connection: apsw.Connection, path: Path, patience: Patience) -> Non
     connection.pragma("temp_store", "memory")
 
 
-def _use_log(connection: apsw.Connection, patience: Patience) -> str:
-    """Changes the journal mode. SQLite asks no busy handler here: of two processes that open a fresh file
-    at once, one is refused while the other changes it."""
+def _enable_wal(connection: apsw.Connection, busy_timeout: BusyTimeout) -> str:
+    """Switches the database to write-ahead logging and returns the journal mode. Retries while the file is
+    locked, because SQLite calls no busy handler here. Two processes that open a new file at the same time
+    would otherwise fail."""
     tries = 0
     while True:
         try:
             mode: str = connection.pragma("journal_mode", "wal")
         except apsw.BusyError:
-            if not patience.wait(tries):
+            if not busy_timeout.wait(tries):
                 raise
             tries += 1
         else:
             return mode
 
 
-class Patience:
-    """How long a connection still waits for others to let go of the file.
+class BusyTimeout:
+    """A busy handler for SQLite that waits for a locked file. `remaining` is how many seconds it still waits.
 
-    SQLite's own waiting sleeps in steps up to 100 ms; transactions here last about one."""
+    SQLite's own busy handler sleeps up to 100 ms at a time. This handler sleeps at most 2 ms, because a
+    transaction takes about 1 ms."""
 
     def __init__(self) -> None:
-        self.left = BUSY_PATIENCE
+        self.remaining = BUSY_TIMEOUT_SECONDS
 
     def wait(self, tries: int) -> bool:
-        if self.left <= 0:
+        if self.remaining <= 0:
             return False
         nap = min(0.0001 * (tries + 1), 0.002)
-        self.left -= nap
+        self.remaining -= nap
         time.sleep(nap)
         return True
 
 
-def _migrate(connection: apsw.Connection, path: Path) -> None:
-    steps = migrations()
-    if connection.pragma("user_version") == steps[-1][0]:
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        # Another process may have written to the file while this one waited for the lock.
-        version = _check_owner(connection, path)
-        for number, script in steps:
-            if number > version:
-                connection.execute(script)
-        connection.pragma("application_id", APPLICATION_ID)
-        connection.pragma("user_version", steps[-1][0])
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
+T = TypeVar("T")
 
 
-def _check_owner(connection: apsw.Connection, path: Path) -> int:
-    """The schema version. A file with someone else's tables in it, or with ones of ours this version does
-    not know, is never touched."""
-    version: int
-    version, owner, tables = connection.execute(SQL.owner).get
-    if owner != APPLICATION_ID and (tables or version):
-        raise StoreCorrupt(f"{path}: this is another program's database; name another file in the URL")
-    oldest, newest = migrations()[0][0], migrations()[-1][0]
-    if 0 < version < oldest:
-        raise SchemaMismatch(
-            f"{path}: it was made by a Tidemill from before 0.1.0 (schema version {version}), which no "
-            "release can read; use another file"
-        )
-    if version > newest:
-        raise SchemaMismatch(
-            f"{path}: its schema has version {version}, this Tidemill knows up to {newest}; "
-            "upgrade tidemill on this machine, or use another file"
-        )
-    return version
+class ReadConnection:
+    """Runs reads on a separate connection, one at a time. New jobs may still be in the table `inbox`, which
+    reads do not see. In this case `file_inbox` is called before the read; it moves these jobs into the table
+    `jobs`."""
+
+    def __init__(self, file: DatabaseFile, clock: Clock, file_inbox: Callable[[], None]) -> None:
+        self._file, self._path = file, file.path
+        self._clock, self._file_inbox = clock, file_inbox
+        self._closed = False
+        self._reset()
+        survive_forks(self, reader=True)
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._connection: apsw.Connection | None = None
+        self._settings = SettingsCache()
+        self._busy_timeout = BusyTimeout()
+
+    def open(self) -> None:
+        self._closed = False
+
+    async def run(self, read: Callable[[SqliteTransaction], T]) -> T:
+        return await asyncio.to_thread(self.run_here, read)
+
+    def run_here(self, read: Callable[[SqliteTransaction], T]) -> T:
+        """Runs `read` in the caller's thread on one snapshot of the database, and returns its result."""
+        with self._lock, translate_errors(self._path):
+            if self._closed:
+                raise StoreUnavailable(f"{self._path}: the store is closed; open it again to go on")
+            if self._connection is None:
+                self._connection = connect(self._file, self._busy_timeout)
+            self._file.check()
+            self._busy_timeout.remaining = BUSY_TIMEOUT_SECONDS
+            if has_jobs(self._connection):
+                # A full or locked file can still be read; the rows of the inbox are seen later.
+                with contextlib.suppress(StoreError):
+                    self._file_inbox()
+            return self._read(self._connection, read)
+
+    def _read(self, connection: apsw.Connection, read: Callable[[SqliteTransaction], T]) -> T:
+        connection.execute("BEGIN")
+        try:
+            clock = self._clock
+            return read(
+                SqliteTransaction(connection, clock.wall(), clock.boot(), clock.boot_id, self._settings)
+            )
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")  # nothing was written, and a damaged file refuses a COMMIT
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close(force=True)
+
+    def before_fork(self) -> None:
+        self._lock.acquire()
+        self._disconnect()
+
+    def after_fork_in_parent(self) -> None:
+        self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        self._reset()

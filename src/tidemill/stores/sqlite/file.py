@@ -1,58 +1,73 @@
-"""The database file: it gets its permissions when it is created, and every step checks that it is there."""
+"""The database file: its permissions, checks that the file was not deleted or replaced, and warnings about
+its location."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
+import re
+import shutil
+import stat
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import apsw
+
 from tidemill.errors import StoreUnavailable
-from tidemill.urls import DEFAULT_MODE
+from tidemill.store_url import DEFAULT_FILE_MODE
 
 OPEN_CONNECTION_BYTE = 128
-"""Of the -shm file; SQLite calls it the dead man switch (UNIX_SHM_DMS)."""
+"""Byte of the -shm file that SQLite locks while a connection is open (UNIX_SHM_DMS, the dead man switch)."""
 
 
-class Location(NamedTuple):
-    """An absolute path, and the device and inode of the file there."""
+class FileLocation(NamedTuple):
+    """The absolute path of the database file, and its identity (device, inode). `identity` is None if there
+    is no file."""
 
     path: str
     identity: tuple[int, int] | None
 
 
 class DatabaseFile:
-    """The file of one store. All connections of the store share this object.
+    """The database file of one store, shared by all connections to it. Detects that the file was deleted or
+    replaced.
 
-    SQLite goes on writing to a file that was deleted or replaced: every job that it accepts there is lost,
-    and a process that starts later works with another file."""
+    SQLite would keep writing to a deleted or replaced file. Every job accepted in such a file is lost, and a
+    process that starts later uses a different file. `mode` is the permissions of a new file."""
 
-    def __init__(self, path: Path, mode: int = DEFAULT_MODE) -> None:
+    def __init__(self, path: Path, mode: int = DEFAULT_FILE_MODE) -> None:
         self.path, self.mode = path, mode
-        self._opened: Location | None = None
+        self._opened: FileLocation | None = None
 
-    def locate(self) -> Location:
-        """Where a new connection finds the file. Creates the file if none was opened before."""
+    def locate(self) -> FileLocation:
+        """Returns the location that a new connection opens. Creates the file if this object has no opened
+        file yet and none exists. Raises StoreUnavailable if the opened file was deleted or replaced."""
         if self._opened is not None:
             self.check()
             return self._opened
         absolute = os.path.abspath(self.path)  # noqa: PTH100 - links in it are followed at every check
         self._create(Path(os.path.realpath(absolute)))
-        return Location(absolute, _identity(absolute))
+        return FileLocation(absolute, _identity(absolute))
 
-    def remember(self, location: Location) -> None:
-        """A connection is open. `location` was taken before, so that a file which was replaced meanwhile is
-        noticed."""
+    def remember(self, location: FileLocation) -> None:
+        """Records `location` as the opened file, unless one is recorded already. Later checks compare with
+        this file.
+
+        The caller reads `location` before it connects. If the file is replaced before the connection opens,
+        `check` detects it."""
         self._opened = self._opened or location
 
     def forget(self) -> None:
-        """The next connection takes the file that is there then. No connection may be open."""
+        """Forgets the opened file. The next connection opens the file that is at the path then. Call this
+        method only when no connection is open."""
         self._opened = None
 
     def check(self) -> None:
-        """Raises if the path no longer leads to the file that was opened."""
+        """Raises StoreUnavailable if the path no longer leads to the opened file. Does nothing if no file was
+        opened."""
         opened = self._opened
         if opened is None:
             return
@@ -71,11 +86,12 @@ class DatabaseFile:
         )
 
     def _create(self, target: Path) -> None:
-        """The file appears with its permissions already set: SQLite copies them to the files beside it,
-        and another process may open it at once.
+        """Creates the database file with its final permissions, if no file exists. The permissions must be
+        right from the beginning. SQLite copies them to its -wal and -shm files, and another process may open
+        the file at once.
 
-        An existing file is never opened here: closing it would end the locks of all connections that this
-        process has to it."""
+        Never opens an existing file, because closing it would release the locks of all connections of this
+        process to the file."""
         if os.path.exists(target):  # noqa: PTH110 - raises nothing
             return
         if _is_in_use(target.with_name(f"{target.name}-shm")):
@@ -105,10 +121,11 @@ class DatabaseFile:
 
 
 def _is_in_use(shared_memory: Path) -> bool:
-    """True if a connection is open to a database whose main file is gone. A new main file would share the
-    index of that connection's write-ahead log, and every job in it would be lost.
+    """True if a connection is still open to a database whose main file was deleted. `shared_memory` is the
+    path of the -shm file, on which SQLite holds a lock while a connection is open.
 
-    SQLite keeps a shared lock on this byte as long as a connection is open."""
+    In this case no new main file may be created. The old connection and the new file would share one -shm
+    file, and every job in the new file would be lost."""
     try:
         opened = os.open(shared_memory, os.O_RDWR)
     except OSError:
@@ -128,3 +145,83 @@ def _identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+OLDEST_SAFE_SQLITE = (3, 51, 3)
+LOW_DISK_BYTES = 100 * 1024 * 1024
+
+_NETWORK_FILE_SYSTEMS = re.compile(
+    r"(fuse\.)?(nfs4?|cifs|smb\w*|9p|afs|ceph|lustre|glusterfs|gpfs|ncpfs|davfs2?|beegfs|sshfs|rclone|s3fs|gcsfuse)"
+)
+"""File system types that other machines can reach too."""
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+def file_warnings(path: Path, journal_mode: str, mode: int) -> Iterator[str]:
+    """Yields a sentence for each problem with the database file: old SQLite, network file system, little
+    disk space, wrong journal mode, readable by everyone. `mode` is the permissions that the store's URL
+    asks for."""
+    if warning := old_sqlite_warning(apsw.sqlite_lib_version()):
+        yield warning
+    if kind := network_file_system(path.resolve(), read_mounts()):
+        yield (
+            f"{path} lies on a network file system ({kind}): its write-ahead log needs memory that all "
+            "processes share, so two machines can damage it; move it to a local disk"
+        )
+    free = shutil.disk_usage(path.parent).free
+    if free < LOW_DISK_BYTES:
+        yield (
+            f"only {free // 2**20} MB are left on the disk of {path}: when it is full no job is accepted; "
+            "free some, or compact the store"
+        )
+    if journal_mode != "wal":
+        yield (
+            f"{path} is in journal mode {journal_mode}: readers and writers wait for each other; "
+            "another program has switched it, close that and open the store again"
+        )
+    if path.exists() and (warning := public_file_warning(path, mode)):
+        yield warning
+
+
+def public_file_warning(path: Path, mode: int) -> str | None:
+    found = stat.S_IMODE(path.stat().st_mode)
+    if not found & ~mode & stat.S_IROTH:
+        return None
+    return (
+        f"{path} can be read by every user of this machine (mode {found:04o}), with all that jobs hold; run "
+        f"chmod o-rwx {path}*, or name the mode in the URL (?mode={found:04o}) if that is meant"
+    )
+
+
+def old_sqlite_warning(version: str) -> str | None:
+    if tuple(map(int, version.split(".")[:3])) >= OLDEST_SAFE_SQLITE:
+        return None
+    return (
+        f"SQLite {version} can lose committed rows when several processes write (the WAL-reset bug, fixed "
+        "in 3.51.3); install apsw from its wheel, which carries a newer SQLite"
+    )
+
+
+def read_mounts() -> str:
+    """Returns the text of /proc/self/mountinfo, the list of mounted file systems. Returns an empty text on
+    systems without this file."""
+    try:
+        return Path("/proc/self/mountinfo").read_text()
+    except OSError:
+        return ""
+
+
+def network_file_system(path: Path, mountinfo: str) -> str | None:
+    """Returns the type of the network file system that holds `path`, such as `nfs4`. Returns None if `path`
+    is on a local file system. `mountinfo` is the text from `read_mounts`."""
+    best, kind = -1, ""
+    for line in mountinfo.splitlines():
+        mount, _, source = line.partition(" - ")
+        fields, found = mount.split(), source.split()
+        if len(fields) < 5 or not found:  # noqa: PLR2004 - the fifth is the mount point
+            continue
+        point = Path(_OCTAL.sub(lambda digits: chr(int(digits[1], 8)), fields[4]))
+        # The last mount on a path hides the earlier ones.
+        if path.is_relative_to(point) and len(point.parts) >= best:
+            best, kind = len(point.parts), found[0]
+    return kind if _NETWORK_FILE_SYSTEMS.fullmatch(kind) else None

@@ -1,10 +1,5 @@
-"""find: the jobs a filter means, as a statement of only the conditions it sets.
-
-Where the filter means few of all jobs (the counters know), their states' partial indexes give the
-places to look at; else the table is read in its order. Rows come as they are read, so a page that is
-full ends the search. A search that may look at so many jobs and no more ends at a place, its floor, which
-is counted off first: passing over rows costs a tenth of asking them.
-"""
+"""Finds and amends the jobs that match a filter. The SQL statement contains only the conditions that the
+filter sets."""
 
 from __future__ import annotations
 
@@ -15,232 +10,320 @@ from typing import Any
 
 import msgspec
 
-from tidemill.contract.reader import Page
-from tidemill.core.filters import Filter, checked
-from tidemill.core.job import Job
-from tidemill.core.matching import as_json_text, folded, matches, part_of_payload
-from tidemill.core.names import MAX_NAME
+from tidemill.contract.coordination import worker_topic
+from tidemill.contract.reader import JobPage
+from tidemill.core.filters import (
+    Filter,
+    as_json_text,
+    check_filter,
+    fold_case,
+    matches_filter,
+    payload_search_text,
+)
+from tidemill.core.jobs import Job
+from tidemill.core.operator_changes import AmendResult, OperatorChange, RetryJobs, applies_to, apply_change
 from tidemill.core.states import FINAL, State
+from tidemill.core.validation import MAX_NAME_CHARS
+from tidemill.stores.sqlite import checkpoints, settle
 from tidemill.stores.sqlite.rows import job_of, text_of
-from tidemill.stores.sqlite.statements import load
-from tidemill.stores.sqlite.transaction import Transaction
+from tidemill.stores.sqlite.statements import load_statements
+from tidemill.stores.sqlite.transaction import SqliteTransaction
 
-SQL = load("find")
+SQL = load_statements("find")
 
-FEW = 0.25
-"""Of all jobs: so many places are sorted and looked up one by one as fast as the table is read."""
+SMALL_RESULT_SHARE = 0.25
+"""Largest share of all jobs for which collecting and sorting seqs is as fast as reading the table."""
 
-FEW_GOING_ON = 0.02
-"""The same where a page follows another: the places are collected anew for every page, while the table is
-read on from where the last page ended."""
+SMALL_NEXT_PAGE_SHARE = 0.02
+"""The same for a page after the first: seqs are collected again for every page, while a table scan
+continues where the last page ended."""
 
-GATHERED = 300_000
-"""More places than these are not gathered for a page that somebody waits for."""
+MAX_COLLECTED_JOBS = 300_000
+"""A page that a person waits for collects at most this many seqs."""
 
-NEWEST = 2000
-"""Before any are gathered, so many of the newest are looked at: often they fill the page."""
+MAX_NEWEST_JOBS = 2000
+"""Reads this many of the newest jobs first: often they fill the page."""
 
-LAST = "\U0010ffff"
-"""The character after which none comes."""
+LAST_CHARACTER = "\U0010ffff"
+"""The last character in the order of Unicode."""
 
 _ANY_CASE = re.compile("[A-Za-z]")
 _DUE = frozenset({State.SCHEDULED, State.READY})
 _IN_AN_INDEX = ("ids", "id_prefix", "flow", "queue", "states")
 
 
-class Source(msgspec.Struct, frozen=True):
-    """Where the jobs to be looked at come from: a condition that gives them in order, '' for all, or
-    statements that give their `places` in no order."""
+class SqliteSearchSource(msgspec.Struct, frozen=True):
+    """The jobs that a search reads before it applies the filter. At most one of the two fields is set.
+
+    - `seq_queries`: SQL statements that read sequence numbers (`Job.seq`) from indexes, in no order
+    - `condition`: an SQL condition that selects the jobs with given ids or the jobs of one flow
+
+    If neither is set, the search reads the whole table, in the order of sequence numbers."""
 
     condition: str = ""
-    places: tuple[str, ...] = ()
+    seq_queries: tuple[str, ...] = ()
 
     def within(self, bounds: list[str]) -> str:
-        """The places, those between bounds."""
-        return "\nUNION ALL ".join(_all([statement, *bounds]) for statement in self.places)
+        """Returns one SQL statement that selects the sequence numbers of all `seq_queries`. `bounds` are
+        conditions added to each query."""
+        return "\nUNION ALL ".join(_all([statement, *bounds]) for statement in self.seq_queries)
 
 
-def find(transaction: Transaction, wanted: Filter, limit: int, cursor: int | None, looks: int | None) -> Page:
-    """R2, R11."""
-    source = _source(transaction, checked(wanted), cursor, bounded=looks is not None)
+def find(
+    transaction: SqliteTransaction, job_filter: Filter, limit: int, cursor: int | None, scan_limit: int | None
+) -> JobPage:
+    """Returns one page of the jobs that match `job_filter`, newest first (R2, R11). `cursor` is the sequence
+    number (`Job.seq`) where the page before ended. `scan_limit` is the largest number of jobs to examine;
+    None means no limit."""
+    source = _source(transaction, check_filter(job_filter), cursor, bounded=scan_limit is not None)
     if source is None:
-        return Page((), None)
-    if looks is None or not source.places or _looks_closer(wanted):
-        return _page(transaction, source, wanted, limit, cursor, looks)
-    page = _page(transaction, Source(), wanted, limit, cursor, NEWEST)
-    return _page(transaction, source, wanted, limit, cursor, limit + 1) if page.partial else page
+        return JobPage((), None)
+    if scan_limit is None or not source.seq_queries or _needs_row(job_filter):
+        return _page(transaction, source, job_filter, limit, cursor, scan_limit)
+    page = _page(transaction, SqliteSearchSource(), job_filter, limit, cursor, MAX_NEWEST_JOBS)
+    return _page(transaction, source, job_filter, limit, cursor, limit + 1) if page.partial else page
 
 
-def _page(  # noqa: PLR0917 - what find was asked
-    transaction: Transaction,
-    source: Source,
-    wanted: Filter,
+def _page(  # noqa: PLR0917 - the arguments of find
+    transaction: SqliteTransaction,
+    source: SqliteSearchSource,
+    job_filter: Filter,
     limit: int,
     cursor: int | None,
-    looks: int | None,
-) -> Page:
-    is_bounded = looks is not None and wanted.ids is None
-    floor = _floor(transaction, source, wanted, cursor, looks) if is_bounded else None
-    found = list(islice(_rows(transaction, source, wanted, cursor, floor), limit + 1))
+    scan_limit: int | None,
+) -> JobPage:
+    is_bounded = scan_limit is not None and job_filter.ids is None
+    lower_bound = _lower_bound(transaction, source, job_filter, cursor, scan_limit) if is_bounded else None
+    found = list(islice(_rows(transaction, source, job_filter, cursor, lower_bound), limit + 1))
     page = tuple(found[:limit])
     if len(found) > limit:
-        return Page(page, page[-1].seq if page else None)
-    return Page(page, None) if floor is None else Page(page, floor + 1, partial=len(page) < limit)
+        return JobPage(page, page[-1].seq if page else None)
+    return (
+        JobPage(page, None)
+        if lower_bound is None
+        else JobPage(page, lower_bound + 1, partial=len(page) < limit)
+    )
 
 
-def oldest_first(transaction: Transaction, wanted: Filter) -> Iterator[Job]:
-    """Those a change is to be made to, J70."""
-    source = _source(transaction, checked(wanted), None, bounded=False)
-    return iter(()) if source is None else _rows(transaction, source, wanted, newest_first=False)
+def oldest_first(transaction: SqliteTransaction, job_filter: Filter) -> Iterator[Job]:
+    """Yields the jobs that match `job_filter`, oldest first. `amend` changes them in this order (J70)."""
+    source = _source(transaction, check_filter(job_filter), None, bounded=False)
+    return iter(()) if source is None else _rows(transaction, source, job_filter, newest_first=False)
 
 
 def _rows(
-    transaction: Transaction,
-    source: Source,
-    wanted: Filter,
+    transaction: SqliteTransaction,
+    source: SqliteSearchSource,
+    job_filter: Filter,
     before: int | None = None,
-    floor: int | None = None,
+    lower_bound: int | None = None,
     *,
     newest_first: bool = True,
 ) -> Iterator[Job]:
-    """What matches is `core.matching.matches`; the statement only keeps most others away."""
-    statement = _statement(source, wanted, before, floor)
+    """Yields the jobs that match `job_filter`. The SQL statement excludes most other jobs, and the function
+    `matches_filter` checks each row exactly.
+
+    Only jobs with a sequence number below `before` and above `lower_bound` are read."""
+    statement = _statement(source, job_filter, before, lower_bound)
     order = SQL.newest_first if newest_first else SQL.oldest_first
-    rows = transaction.execute(f"{statement}\n{order}", _values(wanted, before, floor))
+    rows = transaction.execute(f"{statement}\n{order}", _values(job_filter, before, lower_bound))
     try:
         for row in rows:
             job = job_of(row)
-            if matches(wanted, job):
+            if matches_filter(job_filter, job):
                 yield job
     finally:
-        rows.close()  # a page that is full leaves the statement in the middle
+        rows.close()  # a full page stops in the middle of the statement
 
 
-def _statement(source: Source, wanted: Filter, before: int | None, floor: int | None) -> str:
-    pieces = bounds = _bounds(before, floor)
-    if source.places:
+def _statement(
+    source: SqliteSearchSource, job_filter: Filter, before: int | None, lower_bound: int | None
+) -> str:
+    pieces = bounds = _bounds(before, lower_bound)
+    if source.seq_queries:
         pieces = [f"seq IN ({source.within(bounds)})"]
-    pieces = [*pieces, *_conditions(wanted)]
+    pieces = [*pieces, *_conditions(job_filter)]
     return f"{SQL.rows}\nWHERE {_all(pieces)}" if pieces else str(SQL.rows)
 
 
-def _bounds(before: int | None, floor: int | None) -> list[str]:
-    return [SQL.before] * (before is not None) + [SQL.behind] * (floor is not None)
+def _bounds(before: int | None, lower_bound: int | None) -> list[str]:
+    return [SQL.before] * (before is not None) + [SQL.after] * (lower_bound is not None)
 
 
-def _source(transaction: Transaction, wanted: Filter, before: int | None, *, bounded: bool) -> Source | None:
-    """None when no job can be meant."""
-    if wanted.ids is not None or wanted.flow is not None:
-        return Source(SQL.ids if wanted.ids is not None else SQL.flow)
-    if wanted.id_prefix is not None:
-        source = Source(places=(SQL.id_prefix,))
-        return Source() if bounded and _are_many(transaction, source, wanted) else source
-    states = frozenset(State if wanted.states is None else wanted.states)
-    by_end = wanted.time == "finished" and bool(_times(wanted))
+def _source(
+    transaction: SqliteTransaction, job_filter: Filter, before: int | None, *, bounded: bool
+) -> SqliteSearchSource | None:
+    """Returns where the search reads jobs: from indexes if few jobs match, else from the whole table. Returns
+    None if no job can match. `before` is the page's cursor. `bounded=True`: the search has a scan limit, so
+    it may not collect more than 300 000 sequence numbers."""
+    if job_filter.ids is not None or job_filter.flow is not None:
+        return SqliteSearchSource(SQL.ids if job_filter.ids is not None else SQL.flow)
+    if job_filter.id_prefix is not None:
+        source = SqliteSearchSource(seq_queries=(SQL.id_prefix,))
+        return (
+            SqliteSearchSource()
+            if bounded and _too_many_to_collect(transaction, source, job_filter)
+            else source
+        )
+    states = frozenset(State if job_filter.states is None else job_filter.states)
+    by_end = job_filter.time == "finished" and bool(_times(job_filter))
     states &= FINAL if by_end else states
     if not states:
         return None
-    source = Source(places=tuple(_places(wanted, states)))
+    source = SqliteSearchSource(seq_queries=tuple(_indexes_for(job_filter, states)))
     if by_end:
-        return Source() if bounded and _are_many(transaction, source, wanted) else source
-    share = FEW if before is None or bounded else FEW_GOING_ON
-    few = _are_few(transaction, wanted, states, share, GATHERED if bounded else None)
-    return source if few else Source()
+        return (
+            SqliteSearchSource()
+            if bounded and _too_many_to_collect(transaction, source, job_filter)
+            else source
+        )
+    share = SMALL_RESULT_SHARE if before is None or bounded else SMALL_NEXT_PAGE_SHARE
+    is_small = _few_enough_to_sort(
+        transaction, job_filter, states, share, MAX_COLLECTED_JOBS if bounded else None
+    )
+    return source if is_small else SqliteSearchSource()
 
 
-def _are_many(transaction: Transaction, source: Source, wanted: Filter) -> bool:
-    """More than are worth gathering."""
-    values = {**_values(wanted, None, None), "gathered": GATHERED}
-    return transaction.execute(SQL.many.format(source.within([])), values).fetchone() is not None
-
-
-def _are_few(
-    transaction: Transaction, wanted: Filter, states: frozenset[State], share: float, most: int | None
+def _too_many_to_collect(
+    transaction: SqliteTransaction, source: SqliteSearchSource, job_filter: Filter
 ) -> bool:
-    total = meant = 0
+    """True if the indexes of `source` contain more than 300 000 matching jobs."""
+    values = {**_values(job_filter, None, None), "most": MAX_COLLECTED_JOBS}
+    return transaction.execute(SQL.has_more_than.format(source.within([])), values).fetchone() is not None
+
+
+def _few_enough_to_sort(
+    transaction: SqliteTransaction,
+    job_filter: Filter,
+    states: frozenset[State],
+    share: float,
+    most: int | None,
+) -> bool:
+    total = matching = 0
     for queue, state, jobs in transaction.counts():
         total += jobs
-        meant += jobs * (state in states and wanted.queue in (None, queue))
-    return meant <= share * total and (most is None or meant <= most)
+        matching += jobs * (state in states and job_filter.queue in (None, queue))
+    return matching <= share * total and (most is None or matching <= most)
 
 
-def _floor(
-    transaction: Transaction, source: Source, wanted: Filter, before: int | None, most: int | None
+def _lower_bound(
+    transaction: SqliteTransaction,
+    source: SqliteSearchSource,
+    job_filter: Filter,
+    before: int | None,
+    most: int | None,
 ) -> int | None:
-    """The place of the first job that is not looked at any more, None when all are."""
+    """Returns the sequence number of the newest job that this page may not examine; None if it may examine
+    all. A page examines at most `most` jobs of `source`, from new to old, with numbers below `before`."""
     bounds = _bounds(before, None)
-    if source.places:
-        statement = SQL.next_of_places.format(source.within(bounds))
+    if source.seq_queries:
+        statement = SQL.next_of_seqs.format(source.within(bounds))
     else:
         statement = SQL.next_of_all.format(_all([source.condition or "true", *bounds]))
-    values = {**_values(wanted, before, None), "most": most}
+    values = {**_values(job_filter, before, None), "most": most}
     found = transaction.execute(statement, values).fetchone()
     return None if found is None else int(found[0])
 
 
-def _looks_closer(wanted: Filter) -> bool:
-    """Whether what is meant takes more than an index to tell."""
-    known = {name: getattr(wanted, name) for name in _IN_AN_INDEX}
-    return wanted != Filter(**known)
+def _needs_row(job_filter: Filter) -> bool:
+    """True if the filter needs columns that are in no index, so that the row of each job must be read."""
+    known = {name: getattr(job_filter, name) for name in _IN_AN_INDEX}
+    return job_filter != Filter(**known)
 
 
-def _conditions(wanted: Filter) -> list[str]:
+def _conditions(job_filter: Filter) -> list[str]:
     pieces = dict(SQL)
     named = ("ids", "flow", "queue", "states", "task", "key", "tag")
-    found = [pieces[name] for name in named if getattr(wanted, name) is not None]
-    found += [SQL.begins] if wanted.id_prefix is not None else []
-    found += _times(wanted)
-    found += [SQL.field.replace(":field_", f":{name}") for name in _fields(wanted)]
-    if wanted.text is not None:
-        found.append(SQL.text if _ANY_CASE.search(as_json_text(wanted.text)) else SQL.caseless_text)
+    found = [pieces[name] for name in named if getattr(job_filter, name) is not None]
+    found += [SQL.starts_with] if job_filter.id_prefix is not None else []
+    found += _times(job_filter)
+    found += [SQL.field.replace(":field_", f":{name}") for name in _fields(job_filter)]
+    if job_filter.text is not None:
+        found.append(SQL.text if _ANY_CASE.search(as_json_text(job_filter.text)) else SQL.caseless_text)
     return found
 
 
-def _times(wanted: Filter) -> list[str]:
+def _times(job_filter: Filter) -> list[str]:
     pieces = dict(SQL)
-    bounds = (bound for bound in ("since", "until") if getattr(wanted, bound) is not None)
-    return [pieces[f"{wanted.time}_{bound}"] for bound in bounds]
+    bounds = (bound for bound in ("since", "until") if getattr(job_filter, bound) is not None)
+    return [pieces[f"{job_filter.time}_{bound}"] for bound in bounds]
 
 
-def _places(wanted: Filter, states: frozenset[State]) -> Iterator[str]:
+def _indexes_for(job_filter: Filter, states: frozenset[State]) -> Iterator[str]:
     pieces = dict(SQL)
     for state in sorted(states - FINAL):
-        times = _times(wanted) if wanted.time == "due" and state in _DUE else []
-        yield _all([pieces[str(state)], *_queue(wanted, named=bool(times)), *times])
+        times = _times(job_filter) if job_filter.time == "due" and state in _DUE else []
+        yield _all([pieces[str(state)], *_queue(job_filter, named=bool(times)), *times])
     if states & FINAL:
-        times = _times(wanted) if wanted.time == "finished" else []
-        yield _all([SQL.ended, *_queue(wanted, named=True), *times])
+        times = _times(job_filter) if job_filter.time == "finished" else []
+        yield _all([SQL.ended, *_queue(job_filter, named=True), *times])
 
 
-def _queue(wanted: Filter, *, named: bool) -> list[str]:
-    """`named`: what stands behind it in the index is searched, too."""
-    return [SQL.queue] if wanted.queue is not None else [SQL.any_queue] if named else []
+def _queue(job_filter: Filter, *, named: bool) -> list[str]:
+    """Returns the SQL condition on the queue, as a list with one entry. If the filter names no queue, the
+    list is empty. With `named=True` it then has a condition that every queue meets: SQLite uses an index that
+    begins with the queue only if the statement has a condition on the queue."""
+    return [SQL.queue] if job_filter.queue is not None else [SQL.any_queue] if named else []
 
 
 def _all(pieces: list[str]) -> str:
     return "\n  AND ".join(pieces)
 
 
-def _values(wanted: Filter, before: int | None, floor: int | None) -> dict[str, Any]:
+def _values(job_filter: Filter, before: int | None, lower_bound: int | None) -> dict[str, Any]:
     return {
         "before": before,
-        "floor": floor,
-        "ids": text_of(wanted.ids),
-        "id_prefix": wanted.id_prefix,
-        "id_prefix_end": None if wanted.id_prefix is None else wanted.id_prefix + LAST * MAX_NAME,
-        "flow": wanted.flow,
-        "queue": wanted.queue,
-        "states": text_of(list(State) if wanted.states is None else wanted.states),
-        "task": wanted.task,
-        "key": wanted.key,
-        "tag": None if wanted.tag is None else text_of(wanted.tag),
-        "since": wanted.since,
-        "until": wanted.until,
-        "text": None if wanted.text is None else folded(wanted.text),
-        "quoted_text": None if wanted.text is None else folded(as_json_text(wanted.text)),
-        **_fields(wanted),
+        "lower_bound": lower_bound,
+        "ids": text_of(job_filter.ids),
+        "id_prefix": job_filter.id_prefix,
+        "id_prefix_end": None
+        if job_filter.id_prefix is None
+        else job_filter.id_prefix + LAST_CHARACTER * MAX_NAME_CHARS,
+        "flow": job_filter.flow,
+        "queue": job_filter.queue,
+        "states": text_of(list(State) if job_filter.states is None else job_filter.states),
+        "task": job_filter.task,
+        "key": job_filter.key,
+        "tag": None if job_filter.tag is None else text_of(job_filter.tag),
+        "since": job_filter.since,
+        "until": job_filter.until,
+        "text": None if job_filter.text is None else fold_case(job_filter.text),
+        "quoted_text": None if job_filter.text is None else fold_case(as_json_text(job_filter.text)),
+        **_fields(job_filter),
     }
 
 
-def _fields(wanted: Filter) -> dict[str, str]:
-    return {f"field_{number}": part_of_payload(*field) for number, field in enumerate(wanted.fields)}
+def _fields(job_filter: Filter) -> dict[str, str]:
+    return {f"field_{number}": payload_search_text(*field) for number, field in enumerate(job_filter.fields)}
+
+
+def amend(
+    transaction: SqliteTransaction, job_filter: Filter, change: OperatorChange, limit: int
+) -> AmendResult:
+    done: list[str] = []
+    unchanged: list[str] = []
+    selected = [job.id for job in islice(oldest_first(transaction, job_filter), limit)]
+    for name in selected:
+        # An earlier change of this call may have released or ended it: read it again.
+        job = transaction.by_id([name])[name]
+        if applies_to(change, job):
+            _change(transaction, job, change)
+            done.append(job.id)
+        else:
+            unchanged.append(job.id)
+    return AmendResult(tuple(done), tuple(unchanged))
+
+
+def _change(transaction: SqliteTransaction, before: Job, change: OperatorChange) -> None:
+    after = apply_change(change, before, transaction.now)
+    if after is None:
+        transaction.drop(before)
+    else:
+        transaction.save(before, after)
+    if isinstance(change, RetryJobs):
+        checkpoints.forget_begun_steps(transaction, before.seq)
+    if before.state is State.RUNNING and before.worker is not None:
+        transaction.topics.add(worker_topic(before.worker))
+        settle.abandon_units(transaction, before)
+    if after is None or after.state in FINAL:
+        transaction.release_successors([before.id])

@@ -1,10 +1,10 @@
-"""One plain ready job in one insert: the commonest call, as one appended row.
+"""Fast path for inserting a single ready job, the most common call: it appends one row to the table `inbox`.
 
-A row of the inbox is an accepted job that has not been filed yet. Every step that is about
-jobs files what is there first, so the inbox is never seen from outside; an insert that finds it
-long files it too, so no step ever has much to file. Whatever is out of the ordinary (a unique
-key, a pool, a batch, a flow, a delay, a length limit, an id that is remembered) is left to the general way.
-"""
+A row of the inbox is an accepted job that is not yet in the table `jobs`. Every transaction that deals with
+jobs first moves these rows into `jobs`, so no caller ever sees the inbox. An insert that finds 256 rows or
+more in the inbox moves them too, so no transaction has many rows to move. Jobs with a unique key, pool,
+batch, flow or delay do not use the inbox; `insert.py` handles them. It also handles jobs of a queue with a
+length limit, and jobs whose id the store remembers from a deleted job."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from collections.abc import Sequence
 
 import apsw
 
-from tidemill.core.job import Group, problem_with
-from tidemill.core.queues import Inserted, Verdict
+from tidemill.core.jobs import JobGroup, problem_with_group
+from tidemill.core.queues import InsertResult, InsertVerdict
 from tidemill.core.states import State
 from tidemill.stores.sqlite.insert import known_ids, write_rows
 from tidemill.stores.sqlite.rows import text_of
-from tidemill.stores.sqlite.statements import load
-from tidemill.stores.sqlite.transaction import Transaction
+from tidemill.stores.sqlite.statements import load_statements
+from tidemill.stores.sqlite.transaction import SqliteTransaction
 
-SQL = load("inbox")
-LONG = 256
+SQL = load_statements("inbox")
+MAX_INBOX_ROWS = 256
 
 
-def append(connection: apsw.Connection, now: float, groups: Sequence[Group]) -> list[list[Inserted]] | None:
-    """None when the job needs the general way; nothing has changed then."""
+def append_job(
+    connection: apsw.Connection, now: float, groups: Sequence[JobGroup]
+) -> list[list[InsertResult]] | None:
+    """Appends one job to the inbox and returns its insert result. `now` is the wall time. Returns None and
+    changes nothing if `groups` has several jobs, or if the job needs `insert.py` (see this module)."""
     if len(groups) != 1 or len(groups[0].jobs) != 1:
         return None
     group = groups[0]
@@ -34,7 +37,7 @@ def append(connection: apsw.Connection, now: float, groups: Sequence[Group]) -> 
         return None
     if job.delay or job.at is not None:
         return None
-    if problem_with(group) is not None:
+    if problem_with_group(group) is not None:
         return None
     row = (
         job.id, group.queue, job.task, job.payload.decode(), job.priority, job.key or "", now,
@@ -42,36 +45,38 @@ def append(connection: apsw.Connection, now: float, groups: Sequence[Group]) -> 
         job.timeout, job.trace, text_of(job.tags) if job.tags else None,
     )  # fmt: skip
     connection.execute(SQL.append, row)
-    # A job of that id may exist already: then this was its first verdict too.
-    return [[Inserted(Verdict.ACCEPTED, job.id)]] if connection.changes() else None
+    # If a job of this id exists already, "accepted" was its first verdict too.
+    return [[InsertResult(InsertVerdict.ACCEPTED, job.id)]] if connection.changes() else None
 
 
-def is_long(connection: apsw.Connection) -> bool:
-    """Asked right after an append. Rows are numbered anew when the inbox has been emptied."""
-    return connection.last_insert_rowid() >= LONG
+def is_full(connection: apsw.Connection) -> bool:
+    """True if the inbox has at least 256 rows. Call this function right after an append: it looks at the row
+    id of the last insert. Row ids start again at 1 when the inbox is emptied."""
+    return connection.last_insert_rowid() >= MAX_INBOX_ROWS
 
 
-def has_anything(connection: apsw.Connection) -> bool:
-    return bool(connection.execute(SQL.anything).get)
+def has_jobs(connection: apsw.Connection) -> bool:
+    return bool(connection.execute(SQL.has_rows).get)
 
 
-def file(transaction: Transaction) -> None:
-    """Every job of the inbox takes its place in line, in the order they came."""
-    if not has_anything(transaction.connection):
+def move_to_jobs(transaction: SqliteTransaction) -> None:
+    """Moves all rows of the inbox into the table of jobs, oldest row first."""
+    if not has_jobs(transaction.connection):
         return
-    if transaction.execute(SQL.repeats).get:
-        _file_one_by_one(transaction)
+    if transaction.execute(SQL.has_duplicates).get:
+        _move_one_by_one(transaction)
         return
     for queue, lane, jobs in transaction.execute(SQL.per_lane).fetchall():
-        transaction.counted(queue, None, State.READY, jobs)
+        transaction.count_change(queue, None, State.READY, jobs)
         transaction.touch(queue, lane)
-    transaction.execute(SQL.file, (transaction.next_seq() - 1,))
+    transaction.execute(SQL.move, (transaction.next_seq() - 1,))
     transaction.execute(SQL.empty)
     transaction.refresh_lanes()
 
 
-def _file_one_by_one(transaction: Transaction) -> None:
-    """Of a job that was sent twice the first counts."""
+def _move_one_by_one(transaction: SqliteTransaction) -> None:
+    """Moves the rows of the inbox, for the case that several rows have the same job id or a job with such an
+    id exists. Of each id only the first row becomes a job, and only if the id is new."""
     arrived = {row[0]: row for row in reversed(transaction.execute(SQL.all).fetchall())}
     transaction.execute(SQL.empty)
     known = known_ids(transaction, arrived)

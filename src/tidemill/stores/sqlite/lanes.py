@@ -1,9 +1,8 @@
-"""The lanes of one queue as a claim sees them: which are open, and who shuts them.
+"""Selects the lanes of a queue from which a claim may take jobs: open lanes, limits per key, and blocks.
 
-Lanes that need the same pools are a group. A group is passed over by one row, a lane that a keyed pool
-refused, or whose batch waits for company, is not in the index of open lanes: neither costs a claim anything,
-whatever stands in line there.
-"""
+Lanes that need the same pools are a group. A blocked group has one row, and a claim that sees this row skips
+all its lanes. A lane is not in the index of open lanes if one key of a pool blocks it, or if its batch waits
+for more jobs. So blocked jobs do not slow a claim down, however many there are."""
 
 from __future__ import annotations
 
@@ -13,29 +12,29 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidemill.core import calls, extras
-from tidemill.core import ledger as books
-from tidemill.core.batching import Batching
-from tidemill.core.calls import UNRIPE, Call, Unripe
-from tidemill.core.flow_jobs import InFlow
-from tidemill.core.lanes import Ahead, Gate, OpenLane, Picked
-from tidemill.core.ledger import Reserved, Stopped
-from tidemill.core.needs import Need, group_of_lane, key_of
+from tidemill.core import batch_start, late_calls
+from tidemill.core import ledger as core_ledger
+from tidemill.core.batch_start import BATCH_WAIT_KEY, BatchStart, BatchWait
+from tidemill.core.batching import BatchPolicy
+from tidemill.core.jobs import FlowPosition
+from tidemill.core.lane_selection import BlockScope, LaneSelection, OpenLane, PeekJobs
+from tidemill.core.ledger import ClaimDenial, HeldReservation
+from tidemill.core.needs import Need, lane_group, lane_key
 from tidemill.core.queues import QueueSettings
 from tidemill.stores.sqlite.ledger import LANES as SQL
-from tidemill.stores.sqlite.ledger import waits_for
-from tidemill.stores.sqlite.transaction import Transaction
+from tidemill.stores.sqlite.ledger import account_text
+from tidemill.stores.sqlite.transaction import SqliteTransaction
 
 UNLIMITED = 2**62
-SHUT_AT_ONCE = 1000
-"""How many lanes one claim finds shut at most: the next goes on from there."""
-_CHUNK = 64
-_BEFORE_ALL = (-(2**31), -1, -1)
-ALONE = Call(1, ())
+MAX_BLOCKS_PER_CLAIM = 1000
+"""Most blocked lanes that one claim visits; the next claim continues from there."""
+_LANES_PER_READ = 64
+_FIRST_POSITION = (-(2**31), -1, -1)
+SINGLE_CALL = BatchStart(1, ())
 
 
-class Ready(msgspec.Struct, array_like=True, frozen=True):
-    """A ready job as `claim.sql: ready` packs it."""
+class ReadyRow(msgspec.Struct, array_like=True, frozen=True):
+    """A ready job with the columns that a claim needs, as the statement `ready` in `claim.sql` returns it."""
 
     seq: int
     id: str
@@ -53,194 +52,222 @@ class Ready(msgspec.Struct, array_like=True, frozen=True):
     part: str
     expires: float | None
     packed_needs: tuple[Need, ...] | None = None
-    batching: Batching | None = None
-    packed_extra: tuple[Need, ...] | None = None
-    flow: InFlow | None = None
+    batching: BatchPolicy | None = None
+    packed_deferred: tuple[Need, ...] | None = None
+    flow: FlowPosition | None = None
 
     @property
-    def extra(self) -> tuple[Need, ...]:
-        return self.packed_extra or ()
+    def deferred_needs(self) -> tuple[Need, ...]:
+        return self.packed_deferred or ()
 
     @property
     def needs(self) -> tuple[Need, ...]:
         return self.packed_needs or ()
 
 
-class Look(NamedTuple):
-    """At a queue, before anything is taken from it. `has_groups`: open lanes need pools."""
+class QueueHead(NamedTuple):
+    """The first facts that a claim reads of a queue.
+
+    - `due`: the wall time when the next scheduled job is due
+    - `needs_pools`: nonzero if open lanes need pools
+    - `wake_at`: the boot time when the next block ends"""
 
     due: float | None
-    has_groups: int
-    wake: float | None
+    needs_pools: int
+    wake_at: float | None
 
     @property
-    def waits(self) -> bool:
-        """Some jobs need pools: they may be shut, now or by this claim."""
-        return bool(self.has_groups) or self.wake is not None
+    def needs_admission(self) -> bool:
+        """True if pools or blocks can stop jobs of the queue: an open lane needs a pool, or the queue has a
+        block with an end. If False, the claim does not have to look at pools and blocks."""
+        return bool(self.needs_pools) or self.wake_at is not None
 
 
-class Rooms:
-    """How many jobs of each key may start now; as this claim takes some, fewer."""
-
-    def __init__(self, transaction: Transaction, queue: str, settings: QueueSettings, running: str) -> None:
-        self._transaction, self._queue, self._running = transaction, queue, running
-        self._limit = settings.key_concurrency
-        self._rooms: dict[str, int] = {}
-
-    def of(self, lane: str) -> int:
-        if self._limit is None or not (key := key_of(lane)):
-            return UNLIMITED
-        if key not in self._rooms:
-            running: int = self._transaction.execute(self._running, (self._queue, key)).get
-            self._rooms[key] = self._limit - running
-        return self._rooms[key]
-
-    def take(self, lane: str, jobs: int) -> None:
-        key = key_of(lane)
-        if key in self._rooms:
-            self._rooms[key] -= jobs
-
-
-class Offer:
-    """Of each open group its lanes, in the order they are served; those found full are passed over from
-    now on. `pooled`: some of them need pools."""
+class KeyCapacity:
+    """How many jobs of each key may still start under `key_concurrency`. The jobs that this claim takes are
+    subtracted. `running` is the SQL statement that counts the running jobs of a key."""
 
     def __init__(
-        self, transaction: Transaction, queue: str, rooms: Rooms, limit: int, *, pooled: bool
+        self, transaction: SqliteTransaction, queue: str, settings: QueueSettings, running: str
+    ) -> None:
+        self._transaction, self._queue, self._running = transaction, queue, running
+        self._limit = settings.key_concurrency
+        self._free: dict[str, int] = {}
+
+    def of(self, lane: str) -> int:
+        if self._limit is None or not (key := lane_key(lane)):
+            return UNLIMITED
+        if key not in self._free:
+            running: int = self._transaction.execute(self._running, (self._queue, key)).get
+            self._free[key] = self._limit - running
+        return self._free[key]
+
+    def take(self, lane: str, jobs: int) -> None:
+        key = lane_key(lane)
+        if key in self._free:
+            self._free[key] -= jobs
+
+
+class LaneCursor:
+    """Iterates over the open lanes of each group, in the order in which they are served. A lane whose key is
+    at its concurrency limit is skipped, and a block is stored for it.
+
+    The method `first` returns up to `limit` lanes of each group. `pooled=True`: some lanes need pools, so the
+    cursor first reads which groups are open. `pooled=False`: only the group without pools is read."""
+
+    def __init__(
+        self, transaction: SqliteTransaction, queue: str, capacity: KeyCapacity, limit: int, *, pooled: bool
     ) -> None:
         self._limit = limit
         groups = [""]
         if pooled:
             rows = transaction.execute(SQL.open_groups, (queue, transaction.boot))
             groups = [group for (group,) in rows]
-        self._groups = {group: _lanes(transaction, queue, rooms, limit, group) for group in groups}
-        self._followed = 0
+        self._groups = {group: _lanes(transaction, queue, capacity, limit, group) for group in groups}
+        self._visited = 0
 
     @property
-    def is_cut(self) -> bool:
-        return self._followed >= SHUT_AT_ONCE
+    def has_reached_limit(self) -> bool:
+        return self._visited >= MAX_BLOCKS_PER_CLAIM
 
     def first(self) -> list[OpenLane]:
         return [lane for lanes in self._groups.values() for lane in islice(lanes, self._limit)]
 
-    def following(self, group: str) -> OpenLane | None:
-        self._followed += 1
-        return None if self.is_cut else next(self._groups[group], None)
+    def next_of_group(self, group: str) -> OpenLane | None:
+        self._visited += 1
+        return None if self.has_reached_limit else next(self._groups[group], None)
 
 
-def _lanes(transaction: Transaction, queue: str, rooms: Rooms, limit: int, group: str) -> Iterator[OpenLane]:
-    """Apart from the offer: a generator that knows its keeper is left to the garbage collector, and every
-    claim makes one."""
-    after, count = _BEFORE_ALL, limit
+def _lanes(
+    transaction: SqliteTransaction, queue: str, capacity: KeyCapacity, limit: int, group: str
+) -> Iterator[OpenLane]:
+    """Yields the open lanes of a group in serving order, and blocks lanes at their key's limit. Reads `limit`
+    lanes first and more on demand.
+
+    This is no method, because a method's generator and its LaneCursor would refer to each other. Every claim
+    would leave such a cycle, which only the garbage collector can free."""
+    after, count = _FIRST_POSITION, limit
     while True:
         rows = transaction.execute(SQL.open_lanes, (queue, group, *after, count)).fetchall()
         for name, served, priority, seq in rows:
-            room = rooms.of(name)
-            if room > 0:
-                yield OpenLane(name, served, priority, seq, room, group)
+            free = capacity.of(name)
+            if free > 0:
+                yield OpenLane(name, served, priority, seq, free, group)
             else:
-                transaction.execute(SQL.full, (queue, name))
+                transaction.execute(SQL.block_full_lane, (queue, name))
         if len(rows) < count:
             return
         _, served, priority, seq = rows[-1]
-        after, count = (priority, served, seq), max(count, _CHUNK)
+        after, count = (priority, served, seq), max(count, _LANES_PER_READ)
 
 
-class Doors:
-    """What the jobs of a claim take of their pools, and who is refused."""
+class LaneAdmission:
+    """Decides for each job of a claim whether it may start, and reserves its units. Records which lanes and
+    groups are blocked."""
 
-    def __init__(self, transaction: Transaction, queue: str, rooms: Rooms) -> None:
-        self._transaction, self._queue, self._rooms = transaction, queue, rooms
-        self.taken: dict[str, tuple[Reserved, ...]] = {}
+    def __init__(self, transaction: SqliteTransaction, queue: str, capacity: KeyCapacity) -> None:
+        self._transaction, self._queue, self._capacity = transaction, queue, capacity
+        self.taken: dict[str, tuple[HeldReservation, ...]] = {}
         self.calls: dict[str, str] = {}
-        self._called: set[str] = set()
-        self._full: set[str] = set()
-        self._unripe: dict[str, Unripe] = {}
-        self._stopped: dict[str, tuple[Stopped, int]] = {}
+        self._started: set[str] = set()
+        self._full_lanes: set[str] = set()
+        self._waiting_batches: dict[str, BatchWait] = {}
+        self._denials: dict[str, tuple[ClaimDenial, int]] = {}
 
-    def admits(self, job: Ready, ahead: Ahead[Ready], most: int) -> int | Gate:
-        most = min(most, self._rooms.of(job.lane))
-        if most <= 0:  # another lane has the same key
-            self._full.add(job.lane)
-            return Gate.LANE_SHUT
-        answer = self._begun(job, ahead, most)
-        if isinstance(answer, Unripe):
-            self._unripe[job.lane] = answer
-            return Gate.LANE_SHUT
-        if isinstance(answer, Stopped):
+    def admit(self, job: ReadyRow, ahead: PeekJobs[ReadyRow], most: int) -> int | BlockScope:
+        most = min(most, self._capacity.of(job.lane))
+        if most <= 0:  # another lane of the same key used the limit up
+            self._full_lanes.add(job.lane)
+            return BlockScope.LANE_BLOCKED
+        answer = self._start(job, ahead, most)
+        if isinstance(answer, BatchWait):
+            self._waiting_batches[job.lane] = answer
+            return BlockScope.LANE_BLOCKED
+        if isinstance(answer, ClaimDenial):
             gate = answer.gate(job.lane)
-            name = group_of_lane(job.lane) if gate is Gate.GROUP_SHUT else job.lane
-            self._stopped[name] = (answer, job.priority)
+            name = lane_group(job.lane) if gate is BlockScope.GROUP_BLOCKED else job.lane
+            self._denials[name] = (answer, job.priority)
             return gate
         if answer.reserved:
             self.taken[job.id] = answer.reserved
-        self._rooms.take(job.lane, answer.jobs)
+        self._capacity.take(job.lane, answer.jobs)
         return answer.jobs
 
-    def _begun(self, job: Ready, ahead: Ahead[Ready], most: int) -> Unripe | Stopped | Call:
+    def _start(
+        self, job: ReadyRow, ahead: PeekJobs[ReadyRow], most: int
+    ) -> BatchWait | ClaimDenial | BatchStart:
         if job.batching is not None:
-            return self._call(job.batching, ahead(job.batching.max_items), most)
-        if not (job.packed_needs or job.packed_extra):
-            return ALONE
+            return self._start_batch(job.batching, ahead(job.batching.max_items), most)
+        if not (job.packed_needs or job.packed_deferred):
+            return SINGLE_CALL
         ledger, lane = self._transaction.ledger, (self._queue, job.lane)
-        answer = extras.ask_for(ledger, job, ledger.now, lane)
-        return answer if isinstance(answer, Stopped) else Call(1, answer)
+        answer = late_calls.reserve_for_job(ledger, job, ledger.now, lane)
+        return answer if isinstance(answer, ClaimDenial) else BatchStart(1, answer)
 
-    def _call(self, rule: Batching, waiting: Sequence[Ready], most: int) -> Unripe | Stopped | Call:
-        """B1 to B4."""
+    def _start_batch(
+        self, rule: BatchPolicy, waiting: Sequence[ReadyRow], most: int
+    ) -> BatchWait | ClaimDenial | BatchStart:
+        """Starts one call of a batch lane, if enough jobs wait and the pools have the units (B1 to B4).
+        `waiting` are the first jobs of the lane. `most` is how many of them may run.
+
+        Returns a BatchStart, a BatchWait (more jobs must come first) or a ClaimDenial (a pool refuses)."""
         ledger, now, lane = self._transaction.ledger, self._transaction.now, waiting[0].lane
-        answer = calls.begin(
+        answer = batch_start.start_batch(
             ledger,
             rule,
             waiting,
             most,
             lambda job: job.expires is not None and job.expires <= now,
-            self._ripe_at(lane),
+            self._batch_due_at(lane),
             ledger.now,
             (self._queue, lane),
         )
-        if isinstance(answer, Call):
-            self._called.add(lane)
+        if isinstance(answer, BatchStart):
+            self._started.add(lane)
             self.calls.update((job.id, waiting[0].id) for job in waiting[: answer.jobs])
         return answer
 
-    def _ripe_at(self, lane: str) -> float | None:
-        """Whoever is left behind a call waits by his own time."""
-        if lane in self._called:
+    def _batch_due_at(self, lane: str) -> float | None:
+        """Returns when the waiting batch of a lane must start even if it is not full; None if no time is
+        stored. Also returns None if this claim already started a call of the lane: the stored time was for
+        that call."""
+        if lane in self._started:
             return None
         known: float | None = self._transaction.execute(
-            SQL.ripe_at, (self._queue, lane, waits_for(UNRIPE))
+            SQL.batch_due_at, (self._queue, lane, account_text(BATCH_WAIT_KEY))
         ).get
         return known
 
-    def shut(self, picked: Picked[Ready]) -> None:
-        """P12, B2."""
+    def block(self, picked: LaneSelection[ReadyRow]) -> None:
+        """Stores a block for each lane and group that `picked` lists as unable to start now (P12, B2)."""
         transaction, queue = self._transaction, self._queue
-        for lane in picked.shut_lanes:
-            if lane in self._full:
-                transaction.execute(SQL.full, (queue, lane))
+        for lane in picked.blocked_lanes:
+            if lane in self._full_lanes:
+                transaction.execute(SQL.block_full_lane, (queue, lane))
                 continue
-            unripe = self._unripe.get(lane)
-            shut = self._shut(lane) if unripe is None else unripe.shut(transaction.boot)
-            lacks = 0 if unripe is None else unripe.lacks
-            transaction.execute(SQL.shut, (shut.again, waits_for(shut.place), lacks, queue, lane))
-        for group in picked.shut_groups:
-            shut = self._shut(group)
-            row = (queue, group, shut.pool, shut.priority, shut.until, shut.again)
-            transaction.execute(SQL.shut_group, row)
+            waiting = self._waiting_batches.get(lane)
+            block = self._block_of(lane) if waiting is None else waiting.lane_block(transaction.boot)
+            missing_jobs = 0 if waiting is None else waiting.missing_jobs
+            transaction.execute(
+                SQL.block_lane, (block.retry_at, account_text(block.account_key), missing_jobs, queue, lane)
+            )
+        for group in picked.blocked_groups:
+            block = self._block_of(group)
+            row = (queue, group, block.pool, block.priority, block.until, block.retry_at)
+            transaction.execute(SQL.block_group, row)
 
-    def _shut(self, name: str) -> books.Shut:
-        (stopped, priority), ledger = self._stopped[name], self._transaction.ledger
-        ends = ledger.override_ends(stopped.need.pool)
-        return books.shut_by(stopped, priority, ends, ledger.now)
+    def _block_of(self, name: str) -> core_ledger.LaneBlock:
+        (denial, priority), ledger = self._denials[name], self._transaction.ledger
+        override_end = ledger.override_ends(denial.need.pool)
+        return core_ledger.make_block(denial, priority, override_end, ledger.now)
 
 
-def next_wait(transaction: Transaction, queue: str) -> float | None:
-    """The boot time when the first wait of a shut group or lane is over."""
-    until: float | None = transaction.execute(SQL.next_wait, (queue, transaction.boot)).get
+def next_block_end(transaction: SqliteTransaction, queue: str) -> float | None:
+    """Returns the boot time when the next block of the queue ends; None if no block has an end."""
+    until: float | None = transaction.execute(SQL.next_block_end, (queue, transaction.boot)).get
     return until
 
 
-def lingers(transaction: Transaction, queue: str) -> bool:
-    """A batch waits for company."""
-    return bool(transaction.execute(SQL.lingers, (queue, waits_for(UNRIPE))).get)
+def has_waiting_batch(transaction: SqliteTransaction, queue: str) -> bool:
+    """True if a batch lane of the queue waits for more jobs."""
+    return bool(transaction.execute(SQL.has_waiting_batch, (queue, account_text(BATCH_WAIT_KEY))).get)

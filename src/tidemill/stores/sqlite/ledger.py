@@ -1,8 +1,10 @@
-"""The accounts a step concerns: each is read once and written once, however many jobs need it.
+"""The accounts of pools that one transaction uses. Each account is read once and written once, however
+many jobs need it.
 
-Whatever frees units opens what waits for them in the same step: a shut group is one row of `blocks`, a
-lane shut by a key is marked with it, so nobody has to compare revisions.
-"""
+When units become free, the same transaction unblocks the lanes that wait for these units. If a pool
+blocks a group of lanes, the table `blocks` has one row for the group. If one key of a pool blocks a lane,
+the row of the lane names this key. So a claim does not have to check whether the accounts of blocked
+lanes have changed."""
 
 from __future__ import annotations
 
@@ -11,64 +13,35 @@ from typing import Any
 import apsw
 import msgspec
 
-from tidemill.contract.wakeups import queue_topic
-from tidemill.core import accounts, departures, extras
-from tidemill.core.accounts import Account, Denied
-from tidemill.core.departures import Departure
-from tidemill.core.ledger import PLACE, Reserved
-from tidemill.core.needs import SEPARATOR, Need
-from tidemill.core.pool_history import Remark
-from tidemill.core.pool_news import PoolNews
-from tidemill.core.pools import PoolOverride, PoolSettings
-from tidemill.core.reserving import Reservation
+from tidemill.contract.coordination import queue_topic
+from tidemill.core import accounts, late_calls
+from tidemill.core.accounts import Account, UnitDenial
+from tidemill.core.late_calls import Departure
+from tidemill.core.ledger import AccountKey, HeldReservation
+from tidemill.core.needs import LANE_SEPARATOR, Need
+from tidemill.core.pool_reports import PoolChange, PoolHistoryEntry
+from tidemill.core.pools import PoolSettings
+from tidemill.core.reservations import Reservation
 from tidemill.core.windows import Instant
 from tidemill.stores.sqlite.rows import text_of
-from tidemill.stores.sqlite.statements import load
+from tidemill.stores.sqlite.settings_cache import POOLS, PoolCache, PoolRow
+from tidemill.stores.sqlite.statements import load_statements
 
-POOLS, ACCOUNTS, RESERVATIONS, LANES = load("pools"), load("accounts"), load("reservations"), load("lanes")
-Claim = tuple[str, int, int]
-"""Job, fence and claim."""
-_SETTINGS = msgspec.json.Decoder(PoolSettings)
-_OVERRIDE = msgspec.json.Decoder(PoolOverride)
+ACCOUNTS = load_statements("accounts")
+RESERVATIONS = load_statements("reservations")
+LANES = load_statements("lanes")
+ClaimKey = tuple[str, int, int]
+"""Job id, fence and claim id."""
 _ACCOUNT = msgspec.json.Decoder(Account)
 _RESERVATION = msgspec.json.Decoder(Reservation)
 _UNITS = msgspec.json.Decoder(dict[str, float])
 _REFUSALS = msgspec.json.Decoder(dict[str, int])
 
 
-class PoolRow(msgspec.Struct, frozen=True):
-    declared: PoolSettings
-    override: PoolOverride | None
-    overridden: PoolSettings
-
-    def in_force(self, now: float) -> PoolSettings:
-        return self.declared if self.override is None or not self.override.holds(now) else self.overridden
-
-
-class PoolCache:
-    """As `settings.SettingsCache`: only a changed row is parsed."""
-
-    def __init__(self) -> None:
-        self._parsed: dict[str, tuple[tuple[str, str | None], PoolRow]] = {}
-
-    def read(self, connection: apsw.Connection, pool: str) -> PoolRow | None:
-        texts = connection.execute(POOLS.one, (pool,)).fetchone()
-        if texts is None:
-            return None
-        known = self._parsed.get(pool)
-        if known is None or known[0] != texts:
-            known = self._parsed[pool] = (texts, pool_row(*texts))
-        return known[1]
-
-
-def pool_row(declared: str, override: str | None) -> PoolRow:
-    settings = _SETTINGS.decode(declared)
-    over = None if override is None else _OVERRIDE.decode(override)
-    return PoolRow(settings, over, settings if over is None else over.changes.over(settings))
-
-
-class StepLedger:
-    """A `core.ledger.Ledger` for the length of one step."""
+class SqliteLedger:
+    """Implements `core.ledger.Ledger` for one transaction: loads and saves accounts, reservations and pool
+    history. When lanes are unblocked, their queues are added to `topics`, the wake-ups to send after the
+    commit."""
 
     def __init__(
         self, connection: apsw.Connection, now: Instant, boot_id: str, cache: PoolCache, topics: set[str]
@@ -76,12 +49,12 @@ class StepLedger:
         self.now = now
         self._connection, self._boot_id, self._cache, self._topics = connection, boot_id, cache, topics
         self._pools: dict[str, PoolRow | None] = {}
-        self._accounts: dict[PLACE, Account] = {}
-        self._changed: set[PLACE] = set()
-        self._freed: set[PLACE] = set()
-        self._remarks: dict[str, Remark] = {}
+        self._accounts: dict[AccountKey, Account] = {}
+        self._changed: set[AccountKey] = set()
+        self._freed: set[AccountKey] = set()
+        self._history: dict[str, PoolHistoryEntry] = {}
         self.has_reserved = False
-        self._news: list[PoolNews] = []
+        self._changes: list[PoolChange] = []
 
     # -- pools
 
@@ -91,56 +64,59 @@ class StepLedger:
         return self._pools[name]
 
     def pool_changed(self, name: str) -> None:
-        """Its row was written by this step: it is read anew, and whoever waits for it asks again."""
+        """Forgets the loaded row of a pool, after it has changed in the database. The row is read again at
+        its next use, and all lanes that wait for the pool are unblocked."""
         self._pools.pop(name, None)
-        self._ring(LANES.open_groups_of, name)
-        self._ring(LANES.open_lanes_of_pool, name)
+        self._unblock(LANES.unblock_groups_of, name)
+        self._unblock(LANES.unblock_lanes_of_pool, name)
 
     def override_ends(self, pool: str) -> float | None:
         row = self.pool(pool)
         return None if row is None or row.override is None else row.override.until
 
     def _end_override(self, name: str, row: PoolRow) -> None:
-        """P2. It does not come back when the wall clock is set back."""
+        """Deletes the override of a pool if it has expired. So the override does not return when the wall
+        clock is set back (P2)."""
         if row.override is not None and not row.override.holds(self.now.wall):
             self._connection.execute(POOLS.override, (None, name))
             self.pool_changed(name)
 
     # -- accounts
 
-    def load(self, place: PLACE) -> tuple[PoolSettings, Account] | None:
-        row = self.pool(place[0])
+    def load(self, account_key: AccountKey) -> tuple[PoolSettings, Account] | None:
+        row = self.pool(account_key[0])
         if row is None:
             return None
-        self._end_override(place[0], row)
-        return self.look_at(row, place)
+        self._end_override(account_key[0], row)
+        return self.peek_account(row, account_key)
 
-    def look_at(self, pool: PoolRow, place: PLACE) -> tuple[PoolSettings, Account]:
-        """As `load`, and changes nothing."""
+    def peek_account(self, pool: PoolRow, account_key: AccountKey) -> tuple[PoolSettings, Account]:
+        """Returns the settings in force and the account of a pool or of one key of it. `load` does the same
+        but also deletes an override that has expired; this method never deletes it."""
         settings = pool.in_force(self.now.wall)
-        account = self._accounts.get(place)
+        account = self._accounts.get(account_key)
         if account is None:
-            account = self._accounts[place] = self._read(place, settings)
+            account = self._accounts[account_key] = self._read(account_key, settings)
         return settings, account
 
-    def _read(self, place: PLACE, settings: PoolSettings) -> Account:
-        text = self._connection.execute(ACCOUNTS.one, (place[0], place[1] or "")).get
+    def _read(self, account_key: AccountKey, settings: PoolSettings) -> Account:
+        text = self._connection.execute(ACCOUNTS.by_key, (account_key[0], account_key[1] or "")).get
         stored = Account() if text is None else _ACCOUNT.decode(text)
         return self.as_of_now(settings, stored)
 
     def as_of_now(self, settings: PoolSettings, stored: Account) -> Account:
-        return accounts.current(settings, stored, self._boot_id, self.now)
+        return accounts.refresh_account(settings, stored, self._boot_id, self.now)
 
-    def save(self, place: PLACE, account: Account) -> None:
-        before = self._accounts[place]
+    def save(self, account_key: AccountKey, account: Account) -> None:
+        before = self._accounts[account_key]
         if account.state.revision != before.state.revision:
-            self._freed.add(place)
-        self._accounts[place] = account
-        self._changed.add(place)
+            self._freed.add(account_key)
+        self._accounts[account_key] = account
+        self._changed.add(account_key)
 
-    def forget(self, place: PLACE) -> None:
-        self._accounts.pop(place, None)
-        self._changed.discard(place)
+    def forget(self, account_key: AccountKey) -> None:
+        self._accounts.pop(account_key, None)
+        self._changed.discard(account_key)
 
     def write(self) -> None:
         rows = [
@@ -149,45 +125,56 @@ class StepLedger:
         ]
         self._connection.executemany(ACCOUNTS.save, rows)
         self._changed.clear()
-        for pool, remark in self._remarks.items():
-            self._write_minute(pool, remark)
-        self._remarks.clear()
+        for pool, entry in self._history.items():
+            self._write_minute(pool, entry)
+        self._history.clear()
 
     # -- history
 
-    def remark(self, pool: str, what: Remark) -> None:
-        self._remarks[pool] = self._remarks.get(pool, Remark()).plus(what)
+    def add_history(self, pool: str, entry: PoolHistoryEntry) -> None:
+        self._history[pool] = self._history.get(pool, PoolHistoryEntry()).plus(entry)
 
-    def _write_minute(self, pool: str, what: Remark) -> None:
+    def _write_minute(self, pool: str, entry: PoolHistoryEntry) -> None:
         minute = int(self.now.wall // 60)
         before = self._connection.execute(POOLS.minute, (pool, minute)).fetchone()
-        total = what if before is None else remark_of(*before).plus(what)
+        total = entry if before is None else pool_minute_of(*before).plus(entry)
         row = (pool, minute, total.calls, text_of(total.units), text_of(total.refusals))
         self._connection.execute(POOLS.save_minute, row)
 
     # -- reservations
 
-    def reservations(self, place: PLACE) -> int:
-        return int(self._connection.execute(RESERVATIONS.count, (place[0], place[1] or "")).get)
+    def reservations(self, account_key: AccountKey) -> int:
+        return int(self._connection.execute(RESERVATIONS.count, (account_key[0], account_key[1] or "")).get)
 
-    def hold(self, claim: Claim, worker: str, taken: tuple[Reserved, ...]) -> None:
+    def hold(self, claim: ClaimKey, worker: str, taken: tuple[HeldReservation, ...]) -> None:
         self.has_reserved = True
         first: int = self._connection.execute(RESERVATIONS.next_number, claim).get
         rows = [
-            (*claim, number, of.pool, of.key or "", text_of(of.reservation), of.probe, of.extra, worker)
-            for number, of in enumerate(taken, first)
+            (
+                *claim,
+                number,
+                held.pool,
+                held.key or "",
+                text_of(held.reservation),
+                held.probe,
+                held.deferred,
+                worker,
+            )
+            for number, held in enumerate(taken, first)
         ]
         self._connection.executemany(RESERVATIONS.add, rows)
 
-    def exchange(self, claim: Claim, worker: str, need: Need) -> bool | float:
-        """P18: whether something was kept for that call, or how long to wait for it."""
-        row = self._connection.execute(RESERVATIONS.kept, (*claim, need.pool, need.key or "")).fetchone()
+    def exchange(self, claim: ClaimKey, worker: str, need: Need) -> bool | float:
+        """Moves a reservation that the claim made for a later call of the handler to this moment, because the
+        call starts now (P18). Releases the units and reserves them again, so they count from now on. Returns
+        True if done, False without such a reservation, or the seconds to wait if units are missing."""
+        row = self._connection.execute(RESERVATIONS.deferred, (*claim, need.pool, need.key or "")).fetchone()
         if row is None:
             return False
         number, reservation, probe = row
-        kept = reserved_of(need.pool, need.key or "", reservation, probe, extra=1)
-        answer = extras.exchange(self, kept, need, claim[0], self.now)
-        if isinstance(answer, Denied):
+        reserved = reserved_of(need.pool, need.key or "", reservation, probe, deferred=1)
+        answer = late_calls.exchange_deferred(self, reserved, need, claim[0], self.now)
+        if isinstance(answer, UnitDenial):
             return answer.wait
         taken, rest = answer
         if rest is None:
@@ -197,55 +184,58 @@ class StepLedger:
         self.hold(claim, worker, (taken,))
         return True
 
-    def depart(self, claim: Claim, worker: str, need: Need, departure: Departure) -> None:
-        """P21. A reservation that was entered again is the newest of its claim."""
+    def depart(self, claim: ClaimKey, worker: str, need: Need, departure: Departure) -> None:
+        """Counts the units of a request that the worker sends to the provider now (P21). `departure` EXTRA:
+        the request was not reserved and gets its own reservation, even if it does not fit. LATE: the request
+        leaves later than its reservation allows, so the reservation is moved to this moment."""
         if departure is Departure.EXTRA:
-            extra = departures.book_extra(self, need, self.now)
-            self.hold(claim, worker, () if extra is None else (extra,))
+            reserved = late_calls.take_extra_request(self, need, self.now)
+            self.hold(claim, worker, () if reserved is None else (reserved,))
             return
-        place = (need.pool, need.key or "")
-        rows: list[Any] = self._connection.execute(RESERVATIONS.of_place, (*claim, *place)).fetchall()
-        held = [reserved_of(*place, reservation, probe, extra) for _, reservation, probe, extra in rows]
-        at = departures.late_one(held, need)
+        account_key = (need.pool, need.key or "")
+        rows: list[Any] = self._connection.execute(RESERVATIONS.of_account, (*claim, *account_key)).fetchall()
+        held = [reserved_of(*account_key, *columns) for _, *columns in rows]
+        at = late_calls.find_late_reservation(held, need)
         if at is not None:
             self._connection.execute(RESERVATIONS.end_one, (*claim, rows[at][0]))
-            self.hold(claim, worker, (departures.enter_late(self, held[at], self.now),))
+            self.hold(claim, worker, (late_calls.reenter_late_request(self, held[at], self.now),))
 
-    # -- who asked for the step
+    # -- changes of pools
 
-    def tell(self, news: PoolNews) -> None:
-        self._news.append(news)
+    def tell(self, change: PoolChange) -> None:
+        self._changes.append(change)
 
-    def take_news(self) -> tuple[PoolNews, ...]:
-        news, self._news = tuple(self._news), []
-        return news
+    def take_pool_changes(self) -> tuple[PoolChange, ...]:
+        changes, self._changes = tuple(self._changes), []
+        return changes
 
-    # -- who waits
+    # -- blocked lanes
 
     def reopen(self) -> None:
-        """P15: what waits for units that came free is open again, and its queues are rung."""
+        """Unblocks the lanes and groups of lanes that wait for units which became free, and wakes their
+        queues (P15)."""
         for pool, key in self._freed:
             if key is None:
-                self._ring(LANES.open_groups_of, pool)
+                self._unblock(LANES.unblock_groups_of, pool)
             else:
-                self._ring(LANES.open_lanes_of, waits_for((pool, key)))
+                self._unblock(LANES.unblock_lanes_of, account_text((pool, key)))
         self._freed.clear()
 
-    def _ring(self, sql: str, waited_for: str) -> None:
-        for (queue,) in self._connection.execute(sql, (waited_for,)).fetchall():
+    def _unblock(self, sql: str, blocked_by: str) -> None:
+        for (queue,) in self._connection.execute(sql, (blocked_by,)).fetchall():
             self._topics.add(queue_topic(str(queue)))
 
 
-def waits_for(place: PLACE) -> str:
-    return f"{place[0]}{SEPARATOR}{place[1] or ''}"
+def account_text(account_key: AccountKey) -> str:
+    return f"{account_key[0]}{LANE_SEPARATOR}{account_key[1] or ''}"
 
 
-def reserved_of(pool: str, key: str, reservation: str, probe: int, extra: int) -> Reserved:
-    return Reserved(pool, key or None, _RESERVATION.decode(reservation), bool(probe), bool(extra))
+def reserved_of(pool: str, key: str, reservation: str, probe: int, deferred: int) -> HeldReservation:
+    return HeldReservation(pool, key or None, _RESERVATION.decode(reservation), bool(probe), bool(deferred))
 
 
-def remark_of(calls: int, units: str, refusals: str) -> Remark:
-    return Remark(calls=calls, units=_UNITS.decode(units), refusals=_REFUSALS.decode(refusals))
+def pool_minute_of(calls: int, units: str, refusals: str) -> PoolHistoryEntry:
+    return PoolHistoryEntry(calls=calls, units=_UNITS.decode(units), refusals=_REFUSALS.decode(refusals))
 
 
 def reservation_of(text: str) -> Reservation:

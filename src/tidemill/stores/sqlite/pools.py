@@ -1,39 +1,43 @@
-"""Declaring, overriding, closing, opening and watching pools; units for a job that runs."""
+"""Declares, overrides, closes, opens and lists pools; reserves units for running jobs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from tidemill.core import accounts, reserving
-from tidemill.core import ledger as books
-from tidemill.core.accounts import HandClosure
-from tidemill.core.calls import needs_alone
+from tidemill.contract.pools import LimitView, PoolMinute, PoolView
+from tidemill.core import accounts, learned_limits, pool_reports, reservations
+from tidemill.core import breaker as breakers
+from tidemill.core import ledger as core_ledger
+from tidemill.core.accounts import Account, OperatorClosure
+from tidemill.core.batch_start import single_call_needs
 from tidemill.core.claims import is_current
-from tidemill.core.departures import Departure
-from tidemill.core.job import Job, NewJob
-from tidemill.core.ledger import PLACE, Stopped
-from tidemill.core.needs import Need, together
-from tidemill.core.pool_news import PoolNews
+from tidemill.core.feedback import Observation, UsageReport
+from tidemill.core.jobs import Job, NewJob
+from tidemill.core.late_calls import Departure
+from tidemill.core.ledger import AccountKey, ClaimDenial
+from tidemill.core.limits import Limit
+from tidemill.core.needs import Need, combine_needs
+from tidemill.core.overrides import OverrideEdit, override_in_force, problem_with_operator_mark
+from tidemill.core.pool_reports import PoolChange
 from tidemill.core.pools import (
-    PoolChanges,
-    PoolOverride,
+    LimitChanges,
     PoolSettings,
-    going_on,
     problem_with_declaration,
-    problem_with_mark,
-    problem_with_place,
-    undeclared,
+    problem_with_key,
+    surviving_limits,
+    undeclared_message,
 )
-from tidemill.core.spending import Observation, Spent
+from tidemill.core.windows import Instant
 from tidemill.errors import ConfigurationError
-from tidemill.stores.sqlite.ledger import ACCOUNTS, POOLS, RESERVATIONS, PoolRow, reservation_of
+from tidemill.stores.sqlite.ledger import ACCOUNTS, RESERVATIONS, account_of, pool_minute_of, reservation_of
 from tidemill.stores.sqlite.rows import text_of
-from tidemill.stores.sqlite.transaction import Transaction
+from tidemill.stores.sqlite.settings_cache import POOLS, PoolRow, pool_row
+from tidemill.stores.sqlite.transaction import SqliteTransaction
 
 
-def declare(transaction: Transaction, pools: Mapping[str, PoolSettings]) -> None:
-    """P1."""
+def declare_pools(transaction: SqliteTransaction, pools: Mapping[str, PoolSettings]) -> None:
+    """Stores the declared settings of pools (P1). Raises ConfigurationError if a declaration is invalid."""
     for name, settings in pools.items():
         before = transaction.ledger.pool(name)
         declared = None if before is None else before.declared
@@ -42,74 +46,76 @@ def declare(transaction: Transaction, pools: Mapping[str, PoolSettings]) -> None
         if before is not None and before.declared == settings:
             continue
         if before is not None:
-            _keep_what_goes_on(transaction, name, going_on(before.declared, settings))
+            _keep_running_windows(transaction, name, surviving_limits(before.declared, settings))
         transaction.execute(POOLS.declare, (name, text_of(settings)))
         transaction.ledger.pool_changed(name)
 
 
-def _keep_what_goes_on(transaction: Transaction, pool: str, names: frozenset[str]) -> None:
+def _keep_running_windows(transaction: SqliteTransaction, pool: str, names: frozenset[str]) -> None:
     ledger = transaction.ledger
     for (key,) in transaction.execute(ACCOUNTS.keys, (pool,)).fetchall():
         if known := ledger.load((pool, key or None)):
-            ledger.save((pool, key or None), accounts.redeclared(known[1], names))
-    for *which, text in transaction.execute(RESERVATIONS.entered, (pool,)).fetchall():
-        kept = reserving.redeclared(reservation_of(text), names)
-        transaction.execute(RESERVATIONS.enter, (text_of(kept), *which))
+            ledger.save((pool, key or None), accounts.redeclare_account(known[1], names))
+    for *row_key, text in transaction.execute(RESERVATIONS.entered, (pool,)).fetchall():
+        reservation = reservations.redeclare_reservation(reservation_of(text), names)
+        transaction.execute(RESERVATIONS.enter, (text_of(reservation), *row_key))
 
 
-def override(
-    transaction: Transaction,
-    pool: str,
-    changes: PoolChanges | None,
-    *,
-    by: str,
-    reason: str | None,
-    until: float | None,
-) -> None:
-    """P2."""
+def override_pool(transaction: SqliteTransaction, pool: str, edit: OverrideEdit[LimitChanges]) -> None:
+    """Replaces the override of a pool with the result of `edit`, which gets the current override and the wall
+    time (P2, P22)."""
     row = _declared(transaction, pool)
-    problem = problem_with_mark(by, reason, until) or (changes and changes.problem(row.declared))
-    if problem:
+    override = edit(row.override, transaction.now)
+    if override is not None and (problem := override.problem(row.declared)):
         raise ConfigurationError(f"pool {pool!r}: {problem}")
-    new = None
-    if changes is not None:
-        new = PoolOverride(changes=changes, by=by, reason=reason, since=transaction.now, until=until)
-    transaction.execute(POOLS.override, (None if new is None else text_of(new), pool))
+    transaction.execute(POOLS.override, (None if override is None else text_of(override), pool))
     transaction.ledger.pool_changed(pool)
 
 
-def close(
-    transaction: Transaction, place: PLACE, *, until: float | None, by: str, reason: str | None
+def close_pool(
+    transaction: SqliteTransaction, account: AccountKey, *, until: float | None, by: str, reason: str | None
 ) -> None:
-    """P5."""
-    _check_place(transaction, place)
-    if problem := problem_with_mark(by, reason, until):
-        raise ConfigurationError(f"pool {place[0]!r}: {problem}")
-    mark = HandClosure(by=by, since=transaction.now, until=until, reason=reason)
-    if known := transaction.ledger.load(place):
-        transaction.ledger.save(place, accounts.closed(known[1], mark))
+    """Closes a pool, or one key of it, for an operator (P5). `until` is the wall time when the closure ends;
+    None means until it is opened. `by` is the operator."""
+    _check_key(transaction, account)
+    if problem := problem_with_operator_mark(by, reason, until):
+        raise ConfigurationError(f"pool {account[0]!r}: {problem}")
+    mark = OperatorClosure(by=by, since=transaction.now, until=until, reason=reason)
+    if known := transaction.ledger.load(account):
+        transaction.ledger.save(account, accounts.close_account(known[1], mark))
 
 
-def open_again(transaction: Transaction, place: PLACE) -> None:
-    """P6."""
-    _check_place(transaction, place)
-    if known := transaction.ledger.load(place):
-        transaction.ledger.save(place, accounts.opened(known[1]))
+def open_pool(transaction: SqliteTransaction, account: AccountKey) -> None:
+    """Ends all closures of a pool, or of one key of it (P6)."""
+    _check_key(transaction, account)
+    if known := transaction.ledger.load(account):
+        transaction.ledger.save(account, accounts.open_account(known[1]))
 
 
 def observe(
-    transaction: Transaction, observations: Sequence[Observation], chance: Callable[[], float]
-) -> tuple[PoolNews, ...]:
-    """P4."""
+    transaction: SqliteTransaction, observations: Sequence[Observation], chance: Callable[[], float]
+) -> tuple[PoolChange, ...]:
+    """Applies observations from providers' answers, such as a refusal, to the pools. Returns the resulting
+    changes of pools (P4). `chance` returns a random number, which is used after a refusal."""
     ledger = transaction.ledger
-    books.conclude(ledger, (), Spent(observations=tuple(observations)), "", ledger.now, chance)
-    return transaction.take_news()
+    core_ledger.settle_reservations(
+        ledger, (), UsageReport(observations=tuple(observations)), "", ledger.now, chance
+    )
+    return transaction.take_pool_changes()
 
 
 def reserve(  # noqa: PLR0917 - a claim is named by three values
-    transaction: Transaction, job: str, fence: int, claim: int, need: Need, departure: Departure | None = None
+    transaction: SqliteTransaction,
+    job: str,
+    fence: int,
+    claim: int,
+    need: Need,
+    departure: Departure | None = None,
 ) -> float | None:
-    """P3, P21."""
+    """Reserves more units for a running job (P3). Returns None if the units were reserved, else the seconds
+    to wait. The wait is infinite if the claim is not current.
+
+    With `departure` the worker is sending the request now: the units count even if too few are free (P21)."""
     ledger = transaction.ledger
     problem = None if departure else problem_with(transaction, need)
     if problem:
@@ -123,44 +129,127 @@ def reserve(  # noqa: PLR0917 - a claim is named by three values
     exchanged = ledger.exchange((job, fence, claim), running.worker or "", need)
     if exchanged is not False:
         return None if exchanged is True else exchanged
-    answer = books.ask_all(ledger, job, running.priority, (need,), ledger.now)
-    if isinstance(answer, Stopped):
+    answer = core_ledger.reserve_all(ledger, job, running.priority, (need,), ledger.now)
+    if isinstance(answer, ClaimDenial):
         return answer.denied.wait
     ledger.hold((job, fence, claim), running.worker or "", answer)
     return None
 
 
-def problem_with(transaction: Transaction, need: Need) -> str | None:
-    """P10."""
+def problem_with(transaction: SqliteTransaction, need: Need) -> str | None:
+    """Returns a sentence that says why a need can never be met; None if it can (P10)."""
     row = transaction.ledger.pool(need.pool)
     if row is None:
         return need.problem(None, None)
     return need.problem(row.declared, row.in_force(transaction.now))
 
 
-def problem_with_waiting(transaction: Transaction, job: Job, extra: tuple[Need, ...]) -> str | None:
-    """P18."""
-    problems = (problem_with(transaction, need) for need in together(job.needs, extra))
+def problem_with_waiting(transaction: SqliteTransaction, job: Job, deferred: tuple[Need, ...]) -> str | None:
+    """Returns a sentence that says why the pools can never admit the waiting job; None if they can (P18).
+    `deferred` are units that the handler requested while it ran and did not get. They are added to the job's
+    own needs."""
+    problems = (problem_with(transaction, need) for need in combine_needs(job.needs, deferred))
     return next((problem for problem in problems if problem), None)
 
 
-def problem_with_needs(transaction: Transaction, jobs: Sequence[NewJob]) -> str | None:
+def problem_with_needs(transaction: SqliteTransaction, jobs: Sequence[NewJob]) -> str | None:
     for job in jobs:
-        for need in needs_alone(job):
+        for need in single_call_needs(job):
             if problem := problem_with(transaction, need):
                 return f"{problem} (job {job.id!r})"
     return None
 
 
-def _declared(transaction: Transaction, pool: str) -> PoolRow:
+def _declared(transaction: SqliteTransaction, pool: str) -> PoolRow:
     row = transaction.ledger.pool(pool)
     if row is None:
         names = (name for name, *_ in transaction.execute(POOLS.all))
-        raise ConfigurationError(f"pool {pool!r}: {undeclared(names)}")
+        raise ConfigurationError(f"pool {pool!r}: {undeclared_message(names)}")
     return row
 
 
-def _check_place(transaction: Transaction, place: PLACE) -> None:
-    pool, key = place
-    if problem := problem_with_place(_declared(transaction, pool).declared, key):
+def _check_key(transaction: SqliteTransaction, account: AccountKey) -> None:
+    pool, key = account
+    if problem := problem_with_key(_declared(transaction, pool).declared, key):
         raise ConfigurationError(f"pool {pool!r}: {problem}")
+
+
+def list_pools(transaction: SqliteTransaction) -> list[PoolView]:
+    """Returns all pools. For a pool with keys the list also has an entry for each key that is closed, has
+    used units, or has reservations (P7)."""
+    found: list[PoolView] = []
+    for name, *texts in transaction.execute(POOLS.all).fetchall():
+        found += _views(transaction, name, pool_row(*texts))
+    return found
+
+
+def pool_history(transaction: SqliteTransaction, pool: str, since: float) -> list[PoolMinute]:
+    """Returns the history of a pool, one entry per minute, oldest first (P8). It starts with the minute that
+    contains the wall time `since`."""
+    found: list[PoolMinute] = []
+    for minute, *row in transaction.execute(POOLS.minutes, (pool, int(since // 60))):
+        entry = pool_minute_of(*row)
+        at = minute * 60.0
+        found.append(PoolMinute(at=at, calls=entry.calls, units=entry.units, refusals=entry.refusals))
+    return found
+
+
+def delete_unused_accounts(transaction: SqliteTransaction, limit: int) -> None:
+    """Deletes the accounts of pool keys that were unused for 60 s, if nothing is reserved, used or closed in
+    them. Examines at most `limit` accounts; accounts that must stay are examined again later."""
+    ledger, since = transaction.ledger, transaction.now - pool_reports.UNUSED_KEY_SECONDS
+    for pool, key in transaction.execute(ACCOUNTS.unused_accounts, (since, limit)).fetchall():
+        row, account = ledger.pool(pool), (pool, key)
+        at_rest = row is None or pool_reports.is_at_rest(*ledger.peek_account(row, account), ledger.now)
+        if at_rest and not ledger.reservations(account):
+            transaction.execute(ACCOUNTS.delete, (pool, key))
+            ledger.forget(account)
+        else:
+            transaction.execute(ACCOUNTS.touch, (transaction.now, pool, key))
+
+
+def _views(transaction: SqliteTransaction, name: str, row: PoolRow) -> Iterator[PoolView]:
+    ledger = transaction.ledger
+    settings = row.in_force(transaction.now)
+    reserved = dict(transaction.execute(RESERVATIONS.of_pool, (name,)).fetchall())
+    stored = {key: account_of(text) for key, text in transaction.execute(ACCOUNTS.of_pool, (name,))}
+    for key in sorted({""} | stored.keys()):
+        account = ledger.as_of_now(settings, stored.get(key, Account()))
+        if not key or reserved.get(key) or _is_busy(settings, account, ledger.now):
+            yield _view(name, key, row, account, reserved.get(key, 0), ledger.now)
+
+
+def _view(  # noqa: PLR0917 - a row with its context
+    name: str, key: str, row: PoolRow, account: Account, reservations: int, now: Instant
+) -> PoolView:
+    settings, known = row.in_force(now.wall), breakers.drop_expired_closures(account.breaker, now)
+    limits = zip(settings.limits, row.declared.limits, strict=True)
+    return PoolView(
+        name=name,
+        key=key or None,
+        declared=row.declared,
+        override=override_in_force(row.override, now.wall),
+        limits=tuple(_limit(settings, account, limit, declared.amount, now) for limit, declared in limits),
+        closures=known.closures,
+        closed=None if account.closed is None or not account.closed.holds(now.wall) else account.closed,
+        reservations=reservations,
+        external_usage=pool_reports.external_units(settings, account, now),
+        ramp=breakers.ramp_share(settings, account.breaker, now),
+        account=account,
+    )
+
+
+def _is_busy(pool: PoolSettings, account: Account, now: Instant) -> bool:
+    return pool_reports.is_closed(account, now) or pool_reports.has_used_units(pool, account, now)
+
+
+def _limit(pool: PoolSettings, account: Account, limit: Limit, declared: float, now: Instant) -> LimitView:
+    return LimitView(
+        name=limit.name,
+        unit=limit.unit,
+        amount=limit.amount,
+        declared=declared,
+        used=pool_reports.used_units(pool, account, limit, now),
+        free_in=pool_reports.seconds_until_free(pool, account, limit, now),
+        learned=learned_limits.learned_limit_in_force(account.learned, limit, now.wall),
+    )

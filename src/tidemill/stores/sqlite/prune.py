@@ -1,5 +1,5 @@
-"""prune: ended jobs leave by their queue's retention or with their flow, expired ones end, old ids are
-forgotten."""
+"""Implements `prune`: deletes ended jobs and documents by their retention, cancels expired jobs, and forgets
+the ids of jobs that were deleted long ago."""
 
 from __future__ import annotations
 
@@ -11,104 +11,110 @@ from collections.abc import Iterator, Sequence
 import apsw
 
 from tidemill.contract import jobs
-from tidemill.contract.jobs import Pruned
-from tidemill.contract.reader import HISTORY_KEPT
-from tidemill.core.courses import Kind
-from tidemill.core.queues import HOUR
+from tidemill.contract.jobs import PruneResult
+from tidemill.contract.reader import HISTORY_SECONDS
+from tidemill.core.documents import DocumentKind
+from tidemill.core.queues import HOUR_SECONDS
 from tidemill.core.states import FINAL, State
-from tidemill.stores.sqlite import pool_views, queues
-from tidemill.stores.sqlite.advance import forget
-from tidemill.stores.sqlite.expire import expire
-from tidemill.stores.sqlite.ledger import POOLS, RESERVATIONS
-from tidemill.stores.sqlite.statements import load
-from tidemill.stores.sqlite.transaction import Transaction
+from tidemill.stores.sqlite import pools, queues
+from tidemill.stores.sqlite.documents import delete_document
+from tidemill.stores.sqlite.ledger import RESERVATIONS
+from tidemill.stores.sqlite.settings_cache import POOLS
+from tidemill.stores.sqlite.statements import load_statements
+from tidemill.stores.sqlite.transaction import SqliteTransaction, expire_jobs
 
-SQL = load("prune")
-_PAGE = 100
+SQL = load_statements("prune")
+_DOCUMENTS_PER_PAGE = 100
 
 
-def prune(transaction: Transaction, limit: int) -> Pruned:
+def prune(transaction: SqliteTransaction, limit: int) -> PruneResult:
     expired = [name for (name,) in transaction.execute(SQL.expired, (transaction.now, limit))]
-    expire(transaction, expired)
+    expire_jobs(transaction, expired)
     pruned, early = 0, Counter[str]()
-    for queue in queues.every(transaction):
-        transaction.execute(SQL.forget_history, (queue.name, int((transaction.now - HISTORY_KEPT) // 60)))
+    for queue in queues.list_queues(transaction):
+        transaction.execute(SQL.delete_minutes, (queue.name, int((transaction.now - HISTORY_SECONDS) // 60)))
         for state in sorted(FINAL):
-            dropped, of_them_early = _prune_state(transaction, queue.name, state, limit - pruned)
+            dropped, dropped_early = _prune_state(transaction, queue.name, state, limit - pruned)
             pruned += dropped
-            early[queue.name] += of_them_early
-    for name, many in (+early).items():
-        transaction.remark(name, "dropped_early", many)
-    pruned += _prune_courses(transaction, limit - pruned)
-    transaction.execute(SQL.forget_ids, (transaction.now, transaction.boot, limit))
-    forgotten = transaction.connection.changes()
-    transaction.execute(SQL.forget_workers, (transaction.boot - HOUR,))
-    transaction.execute(POOLS.forget_minutes, (int((transaction.now - HISTORY_KEPT) // 60),))
-    transaction.execute(RESERVATIONS.forget_unheard, (transaction.now - HOUR,))
-    pool_views.forget_unused(transaction, limit)
-    more = limit in (pruned, len(expired), forgotten)
-    return Pruned(pruned, len(expired), more=more, early=dict(+early))
+            early[queue.name] += dropped_early
+    for name, count in (+early).items():
+        transaction.count_minute(name, "dropped_early", count)
+    pruned += _prune_documents(transaction, limit - pruned)
+    transaction.execute(SQL.delete_known_ids, (transaction.now, transaction.boot, limit))
+    forgotten_ids = transaction.connection.changes()
+    transaction.execute(SQL.delete_workers, (transaction.boot - HOUR_SECONDS,))
+    transaction.execute(POOLS.delete_minutes, (int((transaction.now - HISTORY_SECONDS) // 60),))
+    transaction.execute(RESERVATIONS.delete_unconfirmed, (transaction.now - HOUR_SECONDS,))
+    pools.delete_unused_accounts(transaction, limit)
+    more = limit in (pruned, len(expired), forgotten_ids)
+    return PruneResult(pruned, len(expired), more=more, early=dict(+early))
 
 
-def _prune_state(transaction: Transaction, queue: str, state: State, limit: int) -> tuple[int, int]:
-    """How many were dropped, and how many of them by count before their age was over."""
+def _prune_state(transaction: SqliteTransaction, queue: str, state: State, limit: int) -> tuple[int, int]:
+    """Deletes up to `limit` ended jobs. Returns (all deleted, deleted before their retention age) (J84)."""
     keep = transaction.settings(queue).retention(state)
-    doomed: dict[int, None] = {}
+    selected: dict[int, None] = {}
     if keep.age is not None and limit > 0:
         old = (queue, state.value, transaction.now - keep.age, transaction.now, limit)
-        doomed |= {row[0]: None for row in transaction.execute(SQL.too_old, old)}
-    too_old = len(doomed)
+        selected |= {row[0]: None for row in transaction.execute(SQL.too_old, old)}
+    too_old = len(selected)
     excess = 0 if keep.count is None else transaction.droppable(queue, state) - keep.count
-    if excess > len(doomed) and limit > len(doomed):
+    if excess > len(selected) and limit > len(selected):
         surplus = (queue, state.value, transaction.now, min(excess, limit))
-        doomed |= {row[0]: None for row in transaction.execute(SQL.oldest, surplus)}
-    if doomed:
-        _drop(transaction, queue, state, array("q", doomed))
-    return len(doomed), 0 if keep.age is None else len(doomed) - too_old
+        selected |= {row[0]: None for row in transaction.execute(SQL.oldest, surplus)}
+    if selected:
+        _delete_jobs(transaction, queue, state, array("q", selected))
+    return len(selected), 0 if keep.age is None else len(selected) - too_old
 
 
-def _prune_courses(transaction: Transaction, limit: int) -> int:
-    """J83, F4. Jobs of a flow go before it, and one that is live holds it."""
+def _prune_documents(transaction: SqliteTransaction, limit: int) -> int:
+    """Deletes expired documents (F4). The ended jobs of a flow are deleted before the flow; a flow with a
+    live job stays (J83). Returns the number of deleted jobs and documents, at most `limit`."""
     dropped = 0
-    for kind, course in _outlived(transaction):
+    for kind, document in _expired_documents(transaction):
         if dropped >= limit:
             break
         ended: list[tuple[int, str, str, str]] = []
-        if kind is Kind.FLOW:
-            ended = transaction.execute(SQL.ended_parts, (course, limit - dropped)).fetchall()
-            _drop_parts(transaction, ended)
+        if kind is DocumentKind.FLOW:
+            ended = transaction.execute(SQL.ended_flow_jobs, (document, limit - dropped)).fetchall()
+            _delete_flow_jobs(transaction, ended)
         dropped += len(ended)
-        if dropped < limit and not (kind is Kind.FLOW and transaction.execute(SQL.live_part, (course,)).get):
-            forget(transaction, kind, course)
+        if dropped < limit and not (
+            kind is DocumentKind.FLOW and transaction.execute(SQL.has_live_flow_job, (document,)).get
+        ):
+            delete_document(transaction, kind, document)
             dropped += 1
         else:
             for _, job, _, _ in ended:
-                transaction.stir(kind, course, job)
+                transaction.mark_document(kind, document, job)
     return dropped
 
 
-def _outlived(transaction: Transaction) -> Iterator[tuple[Kind, str]]:
-    """In pages: those that a live job holds are passed, the others go, however many there are."""
+def _expired_documents(transaction: SqliteTransaction) -> Iterator[tuple[DocumentKind, str]]:
+    """Yields (kind, id) of all expired documents, read page by page. Some expired flows cannot be deleted
+    yet; with a single page they could fill it, and later documents would never be deleted."""
     last: tuple[float, str, str] | None = (-math.inf, "", "")
     while last is not None:
-        rows = transaction.execute(SQL.outlived, (transaction.now, *last, _PAGE)).fetchall()
-        yield from ((Kind(kind), course) for _, kind, course in rows)
+        rows = transaction.execute(
+            SQL.expired_documents, (transaction.now, *last, _DOCUMENTS_PER_PAGE)
+        ).fetchall()
+        yield from ((DocumentKind(kind), document) for _, kind, document in rows)
         last = rows[-1] if rows else None
 
 
-def _drop_parts(transaction: Transaction, ended: Sequence[tuple[int, str, str, str]]) -> None:
-    by_shelf: dict[tuple[str, str], array[int]] = {}
+def _delete_flow_jobs(transaction: SqliteTransaction, ended: Sequence[tuple[int, str, str, str]]) -> None:
+    by_queue_and_state: dict[tuple[str, str], array[int]] = {}
     for seq, _, queue, state in ended:
-        by_shelf.setdefault((queue, state), array("q")).append(seq)
-    for (queue, state), seqs in by_shelf.items():
-        _drop(transaction, queue, State(state), seqs)
-        transaction.counted_parts(queue, State(state), -len(seqs))
+        by_queue_and_state.setdefault((queue, state), array("q")).append(seq)
+    for (queue, state), seqs in by_queue_and_state.items():
+        _delete_jobs(transaction, queue, State(state), seqs)
+        transaction.count_flow_jobs(queue, State(state), -len(seqs))
 
 
-def _drop(transaction: Transaction, queue: str, state: State, seqs: array[int]) -> None:
-    until = (transaction.now + jobs.MEMORY_OF_IDS, transaction.boot + jobs.MEMORY_OF_IDS)
-    transaction.execute(SQL.remember, (*until, apsw.carray(seqs)))
-    transaction.keep_place(max(seqs))
-    for sql in (SQL.drop, SQL.drop_logs, SQL.drop_attempts, SQL.drop_checkpoints):
+def _delete_jobs(transaction: SqliteTransaction, queue: str, state: State, seqs: array[int]) -> None:
+    until = (transaction.now + jobs.KNOWN_ID_SECONDS, transaction.boot + jobs.KNOWN_ID_SECONDS)
+    transaction.execute(SQL.remember_ids, (*until, apsw.carray(seqs)))
+    transaction.keep_seq(max(seqs))
+    for sql in (SQL.delete, SQL.delete_logs, SQL.delete_attempts, SQL.delete_checkpoints):
         transaction.execute(sql, (apsw.carray(seqs),))
-    transaction.counted(queue, state, None, len(seqs))
+    transaction.count_change(queue, state, None, len(seqs))

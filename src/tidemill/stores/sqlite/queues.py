@@ -1,86 +1,77 @@
-"""Declaring, overriding, pausing and listing queues."""
+"""Declares, overrides, pauses and lists queues."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
+from tidemill.contract.coordination import queue_topic
 from tidemill.contract.queues import QueueInfo
-from tidemill.contract.wakeups import queue_topic
-from tidemill.core.names import problem_with_name
-from tidemill.core.queues import Override, Pause, QueueSettings, redeclared, without
+from tidemill.core.overrides import OverrideEdit
+from tidemill.core.queues import Pause, QueueChanges, QueueSettings, redeclare_queue
+from tidemill.core.validation import problem_with_name
 from tidemill.errors import ConfigurationError
 from tidemill.stores.sqlite.rows import text_of
-from tidemill.stores.sqlite.settings import SQL, queue_row
-from tidemill.stores.sqlite.transaction import Transaction
+from tidemill.stores.sqlite.settings_cache import SQL, queue_row
+from tidemill.stores.sqlite.transaction import SqliteTransaction
 
 _DEFAULT = msgspec.json.encode(QueueSettings()).decode()
 
 
-def appear(transaction: Transaction, queue: str) -> None:
+def add_queue(transaction: SqliteTransaction, queue: str) -> None:
     if not transaction.queue(queue).known:
-        transaction.execute(SQL.appear, (queue, _DEFAULT))
+        transaction.execute(SQL.add_if_missing, (queue, _DEFAULT))
 
 
-def declare(transaction: Transaction, queues: Mapping[str, QueueSettings]) -> None:
+def declare_queues(transaction: SqliteTransaction, queues: Mapping[str, QueueSettings]) -> None:
     for name, settings in queues.items():
         _check(name, settings)
-        kept = redeclared(transaction.queue(name).declared, settings)
-        transaction.execute(SQL.declare, (name, text_of(kept)))
+        declared = redeclare_queue(transaction.queue(name).declared, settings)
+        transaction.execute(SQL.declare, (name, text_of(declared)))
         _limits_changed(transaction, name)
 
 
-def override(
-    transaction: Transaction, queue: str, change: Callable[[Override | None, float], Override]
-) -> None:
-    """Q2."""
+def override_queue(transaction: SqliteTransaction, queue: str, edit: OverrideEdit[QueueChanges]) -> None:
+    """Replaces the override of a queue with the result of `edit` (Q2). `edit` gets the current override
+    and the wall time. Raises ConfigurationError if the new override is invalid."""
     check_name(queue)
-    new = change(transaction.queue(queue).override, transaction.now)
-    if problem := new.problem():
+    row = transaction.queue(queue)
+    override = edit(row.override, transaction.now)
+    if override is not None and (problem := override.problem(row.declared)):
         raise ConfigurationError(f"queue {queue!r}: {problem}")
-    _set_override(transaction, queue, new)
-
-
-def clear_override(transaction: Transaction, queue: str, names: Sequence[str]) -> None:
-    """Q6."""
-    check_name(queue)
-    _set_override(transaction, queue, without(transaction.queue(queue).override, names))
-
-
-def _set_override(transaction: Transaction, queue: str, new: Override | None) -> None:
-    appear(transaction, queue)
-    transaction.execute(SQL.override, (None if new is None else text_of(new), queue))
+    add_queue(transaction, queue)
+    transaction.execute(SQL.override, (None if override is None else text_of(override), queue))
     _limits_changed(transaction, queue)
 
 
-def end_override(transaction: Transaction, queue: str) -> None:
-    """Q2. Its time is over: it does not come back when the wall clock is set back, and lanes that were
-    at its limit are open."""
+def end_override(transaction: SqliteTransaction, queue: str) -> None:
+    """Deletes the override of a queue if it has expired, and opens the lanes that were blocked by its limits
+    (Q2). So the override does not return when the wall clock is set back."""
     override = transaction.queue(queue).override
     if override is not None and not override.holds(transaction.now):
         transaction.execute(SQL.override, (None, queue))
         transaction.queue_changed(queue)
 
 
-def pause(transaction: Transaction, queue: str, until: float | None, reason: str | None) -> None:
+def pause_queue(transaction: SqliteTransaction, queue: str, until: float | None, reason: str | None) -> None:
     check_name(queue)
     mark = Pause(since=transaction.now, until=until, reason=reason)
     if problem := mark.problem():
         raise ConfigurationError(f"queue {queue!r}: {problem}")
-    appear(transaction, queue)
+    add_queue(transaction, queue)
     transaction.execute(SQL.pause, (text_of(mark), queue))
-    transaction.topics.add(queue_topic(queue))  # a parked worker learns when to look again
+    transaction.topics.add(queue_topic(queue))  # an idle worker learns when to claim again
 
 
-def resume(transaction: Transaction, queue: str) -> None:
+def resume_queue(transaction: SqliteTransaction, queue: str) -> None:
     check_name(queue)
-    appear(transaction, queue)
+    add_queue(transaction, queue)
     transaction.execute(SQL.pause, (None, queue))
     transaction.topics.add(queue_topic(queue))
 
 
-def every(transaction: Transaction) -> list[QueueInfo]:
+def list_queues(transaction: SqliteTransaction) -> list[QueueInfo]:
     rows = transaction.execute(SQL.all)
     return [queue_row(*texts).info(name, transaction.now) for name, *texts in rows]
 
@@ -96,6 +87,6 @@ def check_name(queue: str) -> None:
         raise ConfigurationError(problem)
 
 
-def _limits_changed(transaction: Transaction, queue: str) -> None:
+def _limits_changed(transaction: SqliteTransaction, queue: str) -> None:
     transaction.queue_changed(queue)
     transaction.topics.add(queue_topic(queue))

@@ -1,4 +1,4 @@
-"""A row of `jobs` and a `Job`, both ways."""
+"""Converts rows of the table `jobs` to `Job` objects and back."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import Any
 
 import msgspec
 
-from tidemill.core.batching import Batching
-from tidemill.core.flow_jobs import InFlow
-from tidemill.core.job import Error, Job
+from tidemill.core.batching import BatchPolicy
+from tidemill.core.jobs import Error, FlowPosition, Job
 from tidemill.core.needs import Need
 from tidemill.core.states import State
 
 FIELDS = Job.__struct_fields__
 
 _ERROR = msgspec.json.Decoder(Error)
-_BATCHING = msgspec.json.Decoder(Batching)
-_FLOW = msgspec.json.Decoder(InFlow)
+_BATCHING = msgspec.json.Decoder(BatchPolicy)
+_FLOW = msgspec.json.Decoder(FlowPosition)
 _NEEDS = msgspec.json.Decoder(tuple[Need, ...])
 _TAGS = msgspec.json.Decoder(tuple[str, ...])
 _PAYLOAD, _STATE, _TAGS_AT = FIELDS.index("payload"), FIELDS.index("state"), FIELDS.index("tags")
 _RESULT, _ERROR_AT, _NEEDS_AT = FIELDS.index("result"), FIELDS.index("error"), FIELDS.index("needs")
-_BATCHING_AT, _EXTRA_AT, _FLOW_AT = FIELDS.index("batching"), FIELDS.index("extra"), FIELDS.index("flow")
+_BATCHING_AT, _FLOW_AT = FIELDS.index("batching"), FIELDS.index("flow")
+_DEFERRED_AT = FIELDS.index("deferred_needs")
 _FLAGS = (FIELDS.index("unique_holds"), FIELDS.index("alone"))
 
 
@@ -34,7 +34,7 @@ def job_of(row: tuple[Any, ...]) -> Job:
     values[_ERROR_AT] = None if values[_ERROR_AT] is None else _ERROR.decode(values[_ERROR_AT])
     values[_NEEDS_AT] = _NEEDS.decode(values[_NEEDS_AT]) if values[_NEEDS_AT] else ()
     values[_BATCHING_AT] = _BATCHING.decode(values[_BATCHING_AT]) if values[_BATCHING_AT] else None
-    values[_EXTRA_AT] = _NEEDS.decode(values[_EXTRA_AT]) if values[_EXTRA_AT] else ()
+    values[_DEFERRED_AT] = _NEEDS.decode(values[_DEFERRED_AT]) if values[_DEFERRED_AT] else ()
     values[_FLOW_AT] = None if values[_FLOW_AT] is None else _FLOW.decode(values[_FLOW_AT])
     for flag in _FLAGS:
         values[flag] = bool(values[flag])
@@ -50,7 +50,7 @@ def row_of(job: Job) -> dict[str, Any]:
     row["error"] = None if job.error is None else text_of(job.error)
     row["needs"] = text_of(job.needs) if job.needs else None
     row["batching"] = None if job.batching is None else text_of(job.batching)
-    row["extra"] = text_of(job.extra) if job.extra else None
+    row["deferred_needs"] = text_of(job.deferred_needs) if job.deferred_needs else None
     row["flow"] = None if job.flow is None else text_of(job.flow)
     return row
 

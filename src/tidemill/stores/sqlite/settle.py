@@ -1,29 +1,145 @@
-"""settle: outcomes, each fenced by its claim; successes in one statement."""
+"""Implements `settle`: records the outcomes of attempts, and ends the reservations of their claims. A write
+with an old fence is refused."""
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import apsw
 import msgspec
 
+from tidemill.core import ledger as core_ledger
 from tidemill.core import transitions
 from tidemill.core.claims import Settlement
-from tidemill.core.courses import Kind
-from tidemill.core.outcomes import Answer, Await, Crashed, Done, Fail, Outcome, Retrying, never_fits
+from tidemill.core.documents import DocumentKind
+from tidemill.core.jobs import Job
+from tidemill.core.ledger import HeldReservation
+from tidemill.core.outcomes import (
+    Crash,
+    FinalFailure,
+    Outcome,
+    RetryLater,
+    Success,
+    UnitWait,
+    WriteAnswer,
+    needs_too_much,
+)
 from tidemill.core.states import FINAL, State
-from tidemill.stores.sqlite import booking, pools
+from tidemill.stores.sqlite import pools
+from tidemill.stores.sqlite.ledger import RESERVATIONS, ClaimKey, reserved_of
 from tidemill.stores.sqlite.rows import text_of
-from tidemill.stores.sqlite.statements import load
-from tidemill.stores.sqlite.transaction import Transaction
-
-SQL = load("settle")
+from tidemill.stores.sqlite.statements import load_statements
+from tidemill.stores.sqlite.transaction import SqliteTransaction
 
 
-class Standing(msgspec.Struct, array_like=True, frozen=True):
-    """As much of a job as its fence check and the bookkeeping need."""
+def settle_units(
+    transaction: SqliteTransaction,
+    settlements: Sequence[Settlement],
+    answers: Sequence[WriteAnswer],
+    chance: Callable[[], float],
+) -> list[WriteAnswer]:
+    """Ends the reservations of each claim and counts the units that its call used, once per claim. This is
+    also done if the store refused the settlement itself (P13, P16).
+
+    Returns `answers`, with CHARGED for each job that loses an attempt because the provider refused its call
+    (P17). `chance` returns random numbers."""
+    charged: dict[ClaimKey, int] = {}
+    held = units_of_jobs(transaction, (item.job for item in settlements))
+    for at, (item, answer) in enumerate(zip(settlements, answers, strict=True)):
+        claim = (item.job, item.fence, item.claim)
+        ended = held.pop(claim, [])
+        if not ended and (item.spent is None or not _is_first_settlement(transaction, claim, answer)):
+            continue
+        ledger = transaction.ledger
+        if core_ledger.settle_reservations(ledger, ended, item.spent, item.job, ledger.now, chance):
+            charged[claim] = at
+        transaction.execute(RESERVATIONS.end, claim)
+    return _charge_refusals(transaction, settlements, answers, charged) if charged else list(answers)
+
+
+def _is_first_settlement(transaction: SqliteTransaction, claim: ClaimKey, answer: WriteAnswer) -> bool:
+    """True if the usage that the worker reports has to be counted. An accepted settlement (OK) is always
+    counted. If the claim is no longer current, its first report is counted, and only if the store already
+    counted the reserved units as used when it took the job back (P14)."""
+    return answer is WriteAnswer.OK or transaction.execute(RESERVATIONS.confirm, claim).get is not None
+
+
+def _charge_refusals(
+    transaction: SqliteTransaction,
+    settlements: Sequence[Settlement],
+    answers: Sequence[WriteAnswer],
+    charged: dict[ClaimKey, int],
+) -> list[WriteAnswer]:
+    """Returns `answers`, with CHARGED where the provider's refusal costs the job an attempt (P17).
+
+    `charged` maps the claim of a refused call (the claim of its first job) to the position of its settlement
+    in `settlements`. Other jobs of the same call are charged too if they come after that position."""
+    results = list(answers)
+    jobs = transaction.by_id(item.job for item in settlements)
+    for at, (item, answer) in enumerate(zip(settlements, answers, strict=True)):
+        if answer is WriteAnswer.OK and item.charged is not None:
+            calls = [(name, item.fence, item.claim) for name in (item.job, jobs[item.job].call)]
+            if any(charged.get(claim, at + 1) <= at for claim in calls):
+                results[at] = WriteAnswer.CHARGED
+    return results
+
+
+def recount_units(transaction: SqliteTransaction, jobs: Iterable[Job]) -> None:
+    """Ends the reservations of running jobs that the store takes back from their workers (P14). The units
+    count as used from now on, because the worker may have made the call or may still make it."""
+    claims = {(job.id, job.fence, job.claim) for job in jobs}
+    held = units_of_jobs(transaction, (name for name, _, _ in claims))
+    _recount_units(transaction, {claim: held[claim] for claim in held if claim in claims})
+
+
+def end_abandoned_units(transaction: SqliteTransaction, dead: Sequence[str]) -> None:
+    """Ends the reservations of jobs that were cancelled while running and were not settled before their lease
+    ended (P14). Their units count as used from now on. For workers in `dead` this is done before the lease
+    ends."""
+    _recount_units(
+        transaction, _by_claim(transaction.execute(RESERVATIONS.abandoned, (transaction.boot, text_of(dead))))
+    )
+
+
+def abandon_units(transaction: SqliteTransaction, job: Job) -> None:
+    """Keeps the reservations of a job that is cancelled while it runs, until its worker settles them or its
+    lease ends (P14)."""
+    transaction.execute(RESERVATIONS.abandon, (job.lease, job.id, job.fence, job.claim))
+
+
+def units_of_jobs(
+    transaction: SqliteTransaction, jobs: Iterable[str]
+) -> dict[ClaimKey, list[HeldReservation]]:
+    if not transaction.execute(RESERVATIONS.has_rows).get:
+        return {}
+    ids = tuple(dict.fromkeys(jobs))
+    return _by_claim(transaction.execute(RESERVATIONS.of_jobs, (apsw.carray(ids),))) if ids else {}
+
+
+def _by_claim(
+    rows: Iterable[tuple[str, int, int, str, str, str, int, int]],
+) -> dict[ClaimKey, list[HeldReservation]]:
+    found: dict[ClaimKey, list[HeldReservation]] = {}
+    for job, fence, claim, pool, key, reservation, probe, deferred in rows:
+        held = reserved_of(pool, key, reservation, probe, deferred)
+        found.setdefault((job, fence, claim), []).append(held)
+    return found
+
+
+def _recount_units(transaction: SqliteTransaction, held: dict[ClaimKey, list[HeldReservation]]) -> None:
+    for claim, ended in held.items():
+        core_ledger.recount_units(transaction.ledger, ended, claim[0], transaction.ledger.now)
+        transaction.execute(RESERVATIONS.end, claim)
+        transaction.execute(RESERVATIONS.add_unconfirmed, (*claim, transaction.now))
+
+
+SQL = load_statements("settle")
+
+
+class JobClaimState(msgspec.Struct, array_like=True, frozen=True):
+    """The columns of a job that `settle` reads."""
 
     id: str
     seq: int
@@ -35,90 +151,95 @@ class Standing(msgspec.Struct, array_like=True, frozen=True):
     flow: str | None
 
 
-_STANDINGS = msgspec.json.Decoder(list[Standing])
+_JOB_CLAIM_STATES = msgspec.json.Decoder(list[JobClaimState])
 
 
 def settle(
-    transaction: Transaction, settlements: Sequence[Settlement], chance: Callable[[], float]
-) -> list[Answer]:
+    transaction: SqliteTransaction, settlements: Sequence[Settlement], chance: Callable[[], float]
+) -> list[WriteAnswer]:
     if not settlements:
         return []
     ids = apsw.carray(tuple(item.job for item in settlements))
-    packed, has_reserved = transaction.execute(SQL.standing, (ids,)).fetchone()
-    standings = {s.id: s for s in _STANDINGS.decode(packed)}
-    answers = _answers(transaction, settlements, standings)
+    packed, has_reserved = transaction.execute(SQL.current_claims, (ids,)).fetchone()
+    jobs = {s.id: s for s in _JOB_CLAIM_STATES.decode(packed)}
+    answers = _answers(transaction, settlements, jobs)
     if has_reserved or any(item.spent is not None for item in settlements):
-        answers = booking.settle(transaction, settlements, answers, chance)
-    successes: list[tuple[Standing, bytes | None]] = []
+        answers = settle_units(transaction, settlements, answers, chance)
+    successes: list[tuple[JobClaimState, bytes | None]] = []
     for item, answer in zip(settlements, answers, strict=True):
-        outcome = item.charged if answer is Answer.CHARGED else item.outcome
-        if answer not in (Answer.OK, Answer.CHARGED) or outcome is None:
+        outcome = item.charged if answer is WriteAnswer.CHARGED else item.outcome
+        if answer not in (WriteAnswer.OK, WriteAnswer.CHARGED) or outcome is None:
             continue
-        if isinstance(outcome, Done):
-            successes.append((standings[item.job], outcome.result))
+        if isinstance(outcome, Success):
+            successes.append((jobs[item.job], outcome.result))
         else:
-            _apply(transaction, item.job, outcome)
+            _settle_by_transition(transaction, item.job, outcome)
     _succeed(transaction, successes)
     return answers
 
 
 def _answers(
-    transaction: Transaction, settlements: Sequence[Settlement], standings: dict[str, Standing]
-) -> list[Answer]:
-    answers: list[Answer] = []
+    transaction: SqliteTransaction, settlements: Sequence[Settlement], jobs: dict[str, JobClaimState]
+) -> list[WriteAnswer]:
+    answers: list[WriteAnswer] = []
     settled: set[str] = set()
     for item in settlements:
-        answer = _answer(transaction, item, standings.get(item.job), settled)
-        if answer is Answer.OK:
+        answer = _answer(transaction, item, jobs.get(item.job), settled)
+        if answer is WriteAnswer.OK:
             settled.add(item.job)
         answers.append(answer)
     return answers
 
 
 def _answer(
-    transaction: Transaction, item: Settlement, standing: Standing | None, settled: set[str]
-) -> Answer:
-    if standing is None:
-        return Answer.AGAIN if transaction.recall(item.job) == (item.fence, item.claim) else Answer.GONE
-    if standing.claim != item.claim or standing.fence != item.fence:
-        return Answer.STALE
-    return Answer.OK if standing.state == "running" and item.job not in settled else Answer.AGAIN
+    transaction: SqliteTransaction, item: Settlement, job: JobClaimState | None, settled: set[str]
+) -> WriteAnswer:
+    if job is None:
+        return (
+            WriteAnswer.AGAIN
+            if transaction.find_known_id(item.job) == (item.fence, item.claim)
+            else WriteAnswer.GONE
+        )
+    if job.claim != item.claim or job.fence != item.fence:
+        return WriteAnswer.STALE
+    return WriteAnswer.OK if job.state == "running" and item.job not in settled else WriteAnswer.AGAIN
 
 
-def _succeed(transaction: Transaction, successes: list[tuple[Standing, bytes | None]]) -> None:
+def _succeed(transaction: SqliteTransaction, successes: list[tuple[JobClaimState, bytes | None]]) -> None:
     if not successes:
         return
-    plain = array("q", [standing.seq for standing, result in successes if result is None])
+    plain = array("q", [job.seq for job, result in successes if result is None])
     if plain:
         transaction.execute(SQL.done, (transaction.now, apsw.carray(plain)))
-    given = [(standing.seq, result.decode()) for standing, result in successes if result is not None]
-    if given:
-        transaction.execute(SQL.done_with_result, (transaction.now, text_of(given)))
+    with_result = [(job.seq, result.decode()) for job, result in successes if result is not None]
+    if with_result:
+        transaction.execute(SQL.done_with_result, (transaction.now, text_of(with_result)))
     for (queue, lane), jobs in Counter((s.queue, s.lane) for s, _ in successes).items():
-        transaction.counted(queue, State.RUNNING, State.DONE, jobs)
-        transaction.remark(queue, "done", jobs)
-        transaction.freed(queue, lane)
-    ended = [standing.id for standing, _ in successes]
+        transaction.count_change(queue, State.RUNNING, State.DONE, jobs)
+        transaction.count_minute(queue, "done", jobs)
+        transaction.free_slot(queue, lane)
+    ended = [job.id for job, _ in successes]
     transaction.ended += ended
-    for standing, _ in successes:
-        if standing.flow is not None:
-            transaction.counted_parts(standing.queue, State.DONE, 1)
-            transaction.stir(Kind.FLOW, standing.flow, standing.id)
+    for job, _ in successes:
+        if job.flow is not None:
+            transaction.count_flow_jobs(job.queue, State.DONE, 1)
+            transaction.mark_document(DocumentKind.FLOW, job.flow, job.id)
     transaction.release_successors(ended)
 
 
-def _apply(transaction: Transaction, name: str, outcome: Outcome) -> None:
-    """Any outcome but success, by the pure transitions."""
+def _settle_by_transition(transaction: SqliteTransaction, name: str, outcome: Outcome) -> None:
+    """Applies an outcome other than success to a job, by the rules in `core.transitions`. `name` is the job
+    id."""
     before = transaction.by_id([name])[name]
-    if isinstance(outcome, Await):
+    if isinstance(outcome, UnitWait):
         problem = pools.problem_with_waiting(transaction, before, outcome.needs)
-        outcome = outcome if problem is None else never_fits(problem)
-    after = transitions.settled(before, outcome, transaction.settings(before.queue), transaction.now)
-    if isinstance(outcome, Retrying):
-        transaction.remark(before.queue, "retried", 1)
+        outcome = outcome if problem is None else needs_too_much(problem)
+    after = transitions.settle_job(before, outcome, transaction.settings(before.queue), transaction.now)
+    if isinstance(outcome, RetryLater):
+        transaction.count_minute(before.queue, "retried", 1)
         if transaction.successor_of(name) is not None:
-            after = transitions.superseded(after, transaction.now)
-    if isinstance(outcome, Retrying | Fail | Crashed):
+            after = transitions.supersede_job(after, transaction.now)
+    if isinstance(outcome, RetryLater | FinalFailure | Crash):
         transaction.record_attempt(before, str(outcome.__struct_config__.tag), outcome.error)
     transaction.save(before, after)
     if after.state in FINAL:

@@ -1,4 +1,4 @@
-"""The statements of this store."""
+"""Loads the SQL of this store."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from tidemill.stores import statements
 _PACKAGE = "tidemill.stores.sqlite"
 
 
-def load(verb: str) -> statements.Statements:
-    return statements.load(_PACKAGE, verb)
+def load_statements(verb: str) -> statements.SqlStatements:
+    return statements.load_statements(_PACKAGE, verb)
 
 
-def migrations() -> list[tuple[int, str]]:
-    return statements.migrations(_PACKAGE)
+def load_migrations() -> list[tuple[int, str]]:
+    return statements.load_migrations(_PACKAGE)

@@ -1,13 +1,15 @@
-"""Wake-ups within and across processes.
+"""Wake-ups within a process and between processes.
 
-Every listener has a Unix datagram socket in a folder beside the database. Arming links the
-socket into a folder per topic. Ringing removes one link there and then sends one byte to its
-socket, so that the next ring finds the next idle worker. The order matters: a worker may arm
-again as soon as it is rung, and a link that is removed afterwards would be the new one. A busy
-worker has no links and is not disturbed.
-Without Unix sockets, or when the folder cannot be written, listeners simply wait out their
-time: wake-ups are hints.
-"""
+A topic names the thing that a listener waits for, such as new jobs of a queue. Every listener has a Unix
+datagram socket in a folder beside the database. Before a listener waits, it arms: it links its socket into
+one folder per topic. The sender of a wake-up first removes one link and then sends one byte to the linked
+socket. So the next wake-up goes to another idle worker. A busy worker has no links and is not disturbed.
+
+The sender must remove the link before it sends. A worker may arm again as soon as it is woken, and a later
+removal would delete its new link.
+
+Without Unix sockets, or if the folder cannot be written, listeners wait until their timeout. Wake-ups are
+only hints, so this costs time and nothing else."""
 
 from __future__ import annotations
 
@@ -22,50 +24,52 @@ from hashlib import blake2b
 from pathlib import Path
 
 from tidemill.clock import Entropy
-from tidemill.contract.wakeups import job_topic
-from tidemill.stores.sqlite.forking import survive_forks
+from tidemill.contract.coordination import job_topic
+from tidemill.stores.sqlite.connection import survive_forks
 
-_LONGEST_ADDRESS = 100
-_LINK_TRIES = 10
+_MAX_ADDRESS_BYTES = 100
+_MAX_LINK_TRIES = 10
 
 
-class Wakeups:
-    """`mode` are the permissions of the sockets; folders can also be entered."""
+class SqliteWakeups:
+    """Sends wake-ups and creates listeners, for one database file. `mode` is the permissions of the socket
+    files. Folders get the same permissions plus the right to enter them."""
 
     def __init__(self, path: Path, entropy: Entropy, mode: int) -> None:
         self.folder = path.with_name(path.name + "-wake")
         self.mode = mode
         self._entropy = entropy
         self._paths: dict[str, str] = {}
-        self._swept = False
-        self._start_afresh()
+        self._cleaned = False
+        self._reset()
         survive_forks(self, reader=False)
 
-    def _start_afresh(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
         self._armed: dict[str, list[SqliteListener]] = {}
 
     def listen(self, topics: Iterable[str]) -> SqliteListener:
-        if not self._swept:
-            self._swept = True
-            _sweep(self.folder)
+        if not self._cleaned:
+            self._cleaned = True
+            _delete_dead_sockets(self.folder)
         return SqliteListener(self, tuple(topics), self._entropy.new_id())
 
     def announce(self, topics: Iterable[str], ended: Sequence[str]) -> None:
-        """Ring what a committed step asks for. Jobs that ended ring only if anyone waits for one."""
-        self.ring(topics)
-        waited_for = {name for name in self._folders() if name.startswith("job-")} if ended else set()
+        """Sends the wake-ups of a committed transaction. `ended` are the ids of jobs that ended; they are
+        announced only if some listener waits for a job."""
+        self.wake(topics)
+        awaited = {name for name in self._folders() if name.startswith("job-")} if ended else set()
         with self._lock:
             local = {topic for topic in self._armed if topic.startswith("job:")}
-        if waited_for or local:
-            over = [job_topic(job) for job in ended]
-            self.ring(topic for topic in over if topic in local or folder_of(topic) in waited_for)
+        if awaited or local:
+            ended_topics = [job_topic(job) for job in ended]
+            self.wake(topic for topic in ended_topics if topic in local or folder_name(topic) in awaited)
 
-    def ring(self, topics: Iterable[str]) -> None:
+    def wake(self, topics: Iterable[str]) -> None:
         for topic in topics:
-            one = topic.startswith("queue:")
-            if not (self._ring_here(topic, one=one) and one):
-                self._ring_elsewhere(topic, one=one)
+            only_one = topic.startswith("queue:")
+            if not (self._wake_here(topic, only_one=only_one) and only_one):
+                self._wake_other_process(topic, only_one=only_one)
 
     def before_fork(self) -> None:
         self._lock.acquire()
@@ -74,17 +78,18 @@ class Wakeups:
         self._lock.release()
 
     def after_fork_in_child(self) -> None:
-        """The listeners remembered here live in the parent, behind their sockets."""
-        self._start_afresh()
+        """Drops all listeners in the forked process, because they belong to the parent process."""
+        self._reset()
 
     def make_folder(self, folder: Path) -> None:
-        """A folder that is there keeps its permissions; a new one keeps the bit that hands on its group."""
+        """Creates a folder with the permissions for wake-ups. A new folder keeps the setgid bit that it
+        inherits. An existing folder stays unchanged."""
         try:
             folder.mkdir(0o700)
         except FileExistsError:
             return
         may_enter = (self.mode & 0o444) >> 2
-        with contextlib.suppress(OSError):  # another process removed it, or gave it its permissions
+        with contextlib.suppress(OSError):  # another process removed it or set its permissions
             folder.chmod(folder.stat().st_mode & stat.S_ISGID | self.mode | may_enter)
 
     def arm(self, listener: SqliteListener) -> None:
@@ -101,31 +106,31 @@ class Wakeups:
                 if not armed:
                     self._armed.pop(topic, None)
 
-    def _ring_here(self, topic: str, *, one: bool) -> bool:
+    def _wake_here(self, topic: str, *, only_one: bool) -> bool:
         with self._lock:
-            sleeping = [listener for listener in self._armed.get(topic, ()) if not listener.rung]
-            for listener in sleeping[:1] if one else sleeping:
+            sleeping = [listener for listener in self._armed.get(topic, ()) if not listener.is_woken]
+            for listener in sleeping[:1] if only_one else sleeping:
                 listener.wake()
         return bool(sleeping)
 
-    def _ring_elsewhere(self, topic: str, *, one: bool) -> None:
+    def _wake_other_process(self, topic: str, *, only_one: bool) -> None:
         folder = self._paths.get(topic)
         if folder is None:
-            folder = str(self.folder / folder_of(topic))
+            folder = str(self.folder / folder_name(topic))
             if topic.startswith("queue:"):
                 self._paths[topic] = folder
         if not os.access(folder, os.F_OK):
-            return  # cheaper than the exception below, and this is asked at every enqueue
+            return  # cheaper than the exception below, and every enqueue comes here
         try:
             links = os.listdir(folder)  # noqa: PTH208 - names are all that is needed, at a fifth of the cost
         except OSError:
             return
         for link in links:
-            if _send(Path(folder, link)) and one:
+            if _send(Path(folder, link)) and only_one:
                 return
         if not links:
             with contextlib.suppress(OSError):
-                Path(folder).rmdir()  # whoever listened here was killed
+                Path(folder).rmdir()  # the process that listened here was killed
 
     def _folders(self) -> list[str]:
         try:
@@ -135,22 +140,23 @@ class Wakeups:
 
 
 class SqliteListener:
-    """`name` is never used twice: what a killed process left behind stands in nobody's way."""
+    """Waits for wake-ups of some topics. `name` is unique and never reused, so files left behind by a killed
+    process do no harm."""
 
-    def __init__(self, wakeups: Wakeups, topics: tuple[str, ...], name: str) -> None:
+    def __init__(self, wakeups: SqliteWakeups, topics: tuple[str, ...], name: str) -> None:
         self.topics = topics
-        self.rung = False
+        self.is_woken = False
         self._wakeups = wakeups
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
         self._name = name
-        self._folders = [wakeups.folder / folder_of(topic) for topic in topics]
+        self._folders = [wakeups.folder / folder_name(topic) for topic in topics]
         self._address = wakeups.folder / f"{self._name}.sock"
         self._socket = self._bind()
 
     def arm(self) -> None:
         self._wakeups.disarm(self)
-        self.rung = False
+        self.is_woken = False
         self._event.clear()
         self._wakeups.arm(self)
         if self._socket is not None:
@@ -158,7 +164,7 @@ class SqliteListener:
                 self._link(folder)
 
     async def wait(self, timeout: float) -> bool:  # noqa: ASYNC109 - the contract's word
-        # Not wait_for: on Python 3.11 it swallows a cancellation that meets a ring.
+        # Not wait_for: on Python 3.11 it swallows a cancellation that arrives together with a wake-up.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._event.wait()
@@ -180,11 +186,11 @@ class SqliteListener:
         _unlink(self._address)
         for folder in (*self._folders, self._wakeups.folder):
             with contextlib.suppress(OSError):
-                folder.rmdir()  # fails, rightly, while others listen there
+                folder.rmdir()  # fails while others listen there
 
     def wake(self) -> None:
-        """From any thread."""
-        self.rung = True
+        """Wakes the listener, from any thread."""
+        self.is_woken = True
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._event.set)
 
@@ -208,16 +214,17 @@ class SqliteListener:
             with _short(self._address) as address:
                 bound.bind(address)
         except FileNotFoundError:
-            # The last listener of another process closed just now and took the folder along.
+            # The last listener of another process has just closed and removed the folder.
             self._wakeups.make_folder(self._wakeups.folder)
             with _short(self._address) as address:
                 bound.bind(address)
         self._address.chmod(self._wakeups.mode)
 
     def _link(self, folder: Path) -> None:
-        """A link that is there already stays. Another process may remove an empty folder at any time."""
+        """Links the socket into the folder of a topic. An existing link stays. Creates the folder if another
+        process has removed it because it was empty."""
         with contextlib.suppress(OSError):
-            for _ in range(_LINK_TRIES):
+            for _ in range(_MAX_LINK_TRIES):
                 try:
                     os.link(self._address, folder / self._name)
                 except FileNotFoundError:
@@ -229,24 +236,27 @@ class SqliteListener:
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.recv(16)
-        self.rung = True
+        self.is_woken = True
         self._event.set()
 
 
-def folder_of(topic: str) -> str:
-    """A topic as a folder's name: any queue name fits, whatever its characters."""
+def folder_name(topic: str) -> str:
+    """Returns the name of a topic's folder. The name contains a hash of the topic, because a queue name may
+    contain any character."""
     kind = topic.split(":", 1)[0]
     return f"{kind}-{blake2b(topic.encode(), digest_size=12).hexdigest()}"
 
 
 def _send(link: Path) -> bool:
-    """Ring one listener. False if another process removed the link first and rings it, if the listener's
-    process died, or if that is stopped with its buffer full of rings: then another one is rung."""
+    """Wakes the listener behind `link`; True if a byte was sent. If False, the caller wakes another listener.
+
+    False has three causes. Another process has removed the link first and wakes this listener. The listener's
+    process has died. Or its process is stopped and the socket buffer is full."""
     try:
         link.unlink()
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ringing, _short(_address(link)) as address:
-            ringing.setblocking(False)
-            ringing.sendto(b"!", address)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, _short(_address(link)) as address:
+            sender.setblocking(False)
+            sender.sendto(b"!", address)
     except OSError:
         return False
     return True
@@ -256,22 +266,23 @@ def _address(link: Path) -> Path:
     return link.parent.with_name(f"{link.name}.sock")
 
 
-def _sweep(folder: Path) -> None:
-    """Take away the sockets of processes that were killed."""
-    for left in folder.glob("*.sock"):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking, _short(left) as address:
+def _delete_dead_sockets(folder: Path) -> None:
+    """Deletes the socket files in `folder` whose process was killed."""
+    for path in folder.glob("*.sock"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe, _short(path) as address:
             try:
-                asking.connect(address)
+                probe.connect(address)
             except ConnectionRefusedError:
-                _unlink(left)
+                _unlink(path)
             except OSError:
                 continue
 
 
 @contextlib.contextmanager
 def _short(path: Path) -> Iterator[str]:
-    """A socket address holds about 100 bytes; a longer path is reached through its open folder."""
-    if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
+    """Yields a socket address of at most 100 bytes for `path`; the system refuses long socket addresses. For
+    a longer path, the address goes through an open file descriptor of the folder (/proc/self/fd)."""
+    if len(os.fsencode(path)) <= _MAX_ADDRESS_BYTES:
         yield str(path)
         return
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)

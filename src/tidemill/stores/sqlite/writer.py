@@ -1,11 +1,9 @@
-"""The one writer of a store handle, with group commit.
+"""The only writer of a store object. It commits several requests together (group commit).
 
-Coroutines hand their steps to a thread; whatever waits when the thread comes round is
-committed together, so that many callers share one fsync. A step that fails is rolled back
-with its group, and the group is then run one by one: nobody pays for a neighbour's error.
-A file that cannot be locked is told to all of them at once.
-A caller with no event loop runs its step in its own thread, without the hand-over.
-"""
+Coroutines submit requests to a thread, which commits all waiting requests together; the callers share one
+fsync. If a request fails, the whole group is rolled back. Then each request runs alone, so no caller gets the
+error of another. If the transaction cannot begin because the file is locked, no request is repeated and all
+callers get this error. A caller without an event loop runs its request in its own thread."""
 
 from __future__ import annotations
 
@@ -19,57 +17,58 @@ from typing import TypeVar
 import apsw
 
 from tidemill.clock import Clock
-from tidemill.core.job import Group
-from tidemill.core.queues import Inserted
+from tidemill.core.jobs import JobGroup
+from tidemill.core.queues import InsertResult
 from tidemill.errors import StoreError, StoreUnavailable
 from tidemill.stores.sqlite import inbox
-from tidemill.stores.sqlite.connection import BUSY_PATIENCE, Patience, connect
-from tidemill.stores.sqlite.faults import translate, translated
+from tidemill.stores.sqlite.connection import BUSY_TIMEOUT_SECONDS, BusyTimeout, connect, survive_forks
+from tidemill.stores.sqlite.errors import translate_error, translate_errors
 from tidemill.stores.sqlite.file import DatabaseFile
-from tidemill.stores.sqlite.forking import survive_forks
-from tidemill.stores.sqlite.reclaim import notice_boot
-from tidemill.stores.sqlite.requests import Request, Work, answer
-from tidemill.stores.sqlite.settings import SettingsCache
-from tidemill.stores.sqlite.statements import load
-from tidemill.stores.sqlite.transaction import Transaction
-from tidemill.stores.sqlite.wakeups import Wakeups
+from tidemill.stores.sqlite.leases import end_previous_boot
+from tidemill.stores.sqlite.settings_cache import SettingsCache
+from tidemill.stores.sqlite.statements import load_statements
+from tidemill.stores.sqlite.transaction import SqliteTransaction
+from tidemill.stores.sqlite.wakeups import SqliteWakeups
+from tidemill.stores.sqlite.write_request import Work, WriteRequest, resolve_requests
 
-SQL = load("upkeep")
+SQL = load_statements("maintenance")
 T = TypeVar("T")
 
-_AT_ONCE = 64
-"""Steps per commit at most: a commit is never long enough to be felt."""
+_MAX_REQUESTS_PER_COMMIT = 64
+"""Most requests per commit, so that no commit takes noticeably long."""
 
-_LEAST_PATIENCE = 0.1
+_MIN_BUSY_TIMEOUT_SECONDS = 0.1
 
 
-class Writer:
-    def __init__(self, file: DatabaseFile, clock: Clock, wakeups: Wakeups) -> None:
+class SqliteWriter:
+    def __init__(self, file: DatabaseFile, clock: Clock, wakeups: SqliteWakeups) -> None:
         self._file, self._path = file, file.path
         self._clock, self._wakeups = clock, wakeups
         self._closed = False
-        self._start_afresh()
+        self._reset()
         survive_forks(self, reader=False)
 
-    def _start_afresh(self) -> None:
-        self._lock = threading.Lock()  # held by whoever uses the connection
-        self._door = threading.Lock()  # held by whoever hands in a request, or closes
-        self._requests: SimpleQueue[Request | None] = SimpleQueue()
+    def _reset(self) -> None:
+        self._lock = threading.Lock()  # held while the connection is used
+        self._submit_lock = threading.Lock()  # held while a request is submitted, and while closing
+        self._requests: SimpleQueue[WriteRequest | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._connection: apsw.Connection | None = None
         self._settings = SettingsCache()
         self._boot_id: str | None = None
         self._synchronous = "full"
-        self._patience = Patience()
+        self._busy_timeout = BusyTimeout()
 
     def open(self) -> None:
-        """An empty step shows that the file can be written to, and notices another boot."""
+        """Runs an empty transaction. This checks that the file can be written, and ends old leases after a
+        reboot."""
         self._closed = False
         self.run(lambda _: None, durable=False)
 
     def close(self) -> None:
-        """What was handed in before is done; what comes later is refused."""
-        with self._door:
+        """Finishes the submitted requests and closes the connection. Later requests raise
+        StoreUnavailable."""
+        with self._submit_lock:
             self._closed = True
             thread, self._thread = self._thread, None
             if thread is not None:
@@ -80,8 +79,9 @@ class Writer:
             self._disconnect()
 
     def run(self, work: Work[T], *, durable: bool) -> T:
-        """Run a step here and now, in the caller's thread."""
-        request = Request(work, self._clock.boot(), durable=durable)
+        """Runs `work` in a transaction in the caller's thread, and returns its result. `durable=True`: the
+        commit waits for the disk."""
+        request = WriteRequest(work, self._clock.boot(), durable=durable)
         self._take_connection()
         try:
             self._commit([request])
@@ -89,53 +89,57 @@ class Writer:
             self._lock.release()
         if request.error is not None:
             raise request.error
-        self._ring([request])
+        self._send_wakeups([request])
         result: T = request.answer
         return result
 
     def run_alone(self, work: Callable[[apsw.Connection], T]) -> T:
-        """What cannot be a step: on the writer's connection while nobody else in this process writes."""
+        """Runs `work` outside a transaction and returns its result. No other thread of this process writes
+        meanwhile. For statements that cannot run in a transaction, such as VACUUM."""
         self._take_connection()
         try:
-            with translated(self._path):
-                self._be_patient(self._clock.boot())
+            with translate_errors(self._path):
+                self._set_busy_timeout(self._clock.boot())
                 connection = self._connected()
                 self._file.check()
                 return work(connection)
         finally:
             self._lock.release()
 
-    def append(self, groups: Sequence[Group]) -> list[list[Inserted]] | None:
-        """A lone job straight into the inbox, in the caller's thread: a statement that is a durable
-        transaction by itself. None when the general way has to be taken."""
-        # No context managers here: this is a program's commonest call, and they would show in it.
+    def append(self, groups: Sequence[JobGroup]) -> list[list[InsertResult]] | None:
+        """Appends one job to the table `inbox`, in the caller's thread. Returns its insert result. Returns
+        None if the inbox cannot take the job; the caller must then insert it in a normal transaction.
+
+        The append is a single statement, and by itself a durable transaction."""
+        # No context managers here: this is the most common call of a program, and their cost is measurable.
         began = self._clock.boot()
         self._take_connection()
         try:
             connection = self._connection
             if connection is None or self._boot_id != self._clock.boot_id:
                 return None
-            self._be_patient(began)
-            self._sync_mode(connection, "full")
-            inserted = inbox.append(connection, self._clock.wall(), groups)
+            self._set_busy_timeout(began)
+            self._set_synchronous(connection, "full")
+            inserted = inbox.append_job(connection, self._clock.wall(), groups)
             self._file.check()
-            is_long = inserted is not None and inbox.is_long(connection)
+            is_inbox_full = inserted is not None and inbox.is_full(connection)
         except apsw.Error as error:
-            raise translate(error, self._path) from error
+            raise translate_error(error, self._path) from error
         finally:
             self._lock.release()
-        if is_long:
-            # The job is accepted, whatever becomes of the filing: another step will see to it.
+        if is_inbox_full:
+            # The job is accepted even if moving the inbox fails: a later transaction moves it.
             with contextlib.suppress(StoreError):
                 self.run(lambda _: None, durable=False)
         return inserted
 
     def submit(self, work: Work[T], *, durable: bool, files_inbox: bool = True) -> asyncio.Future[T]:
-        """Run a step in the writer's thread, together with whatever else waits there."""
+        """Runs `work` in the writer's thread; the future gets its result. `durable=True`: the commit waits
+        for the disk. `files_inbox=True`: jobs in the table `inbox` are moved to `jobs` first."""
         loop = asyncio.get_running_loop()
         began = self._clock.boot()
-        request = Request(work, began, durable=durable, files_inbox=files_inbox, loop=loop)
-        with self._door:
+        request = WriteRequest(work, began, durable=durable, files_inbox=files_inbox, loop=loop)
+        with self._submit_lock:
             self._check_open()
             if self._thread is None:
                 thread = threading.Thread(target=self._serve, name="tidemill-sqlite", daemon=True)
@@ -146,8 +150,9 @@ class Writer:
         return request.future
 
     def _take_connection(self) -> None:
-        """Nobody waits longer for a neighbour in this process than for one in another."""
-        if not self._lock.acquire(timeout=BUSY_PATIENCE):
+        """Takes the lock of the connection; the caller releases it. Raises StoreUnavailable after 3.5 s, the
+        same limit as for a file locked by another process."""
+        if not self._lock.acquire(timeout=BUSY_TIMEOUT_SECONDS):
             raise StoreUnavailable(f"{self._path}: this process has held the database for too long")
         if self._closed:
             self._lock.release()
@@ -165,37 +170,37 @@ class Writer:
                 if group:
                     with self._lock:
                         self._commit(group)
-                    # The answer comes last: from then on this thread and the caller's would fight
-                    # for the interpreter lock, which cost a lone enqueue more than its commit.
-                    self._ring(group)
+                    # The answers come last: from then on this thread and the caller's compete for the
+                    # interpreter lock, which cost a single enqueue more than its commit.
+                    self._send_wakeups(group)
             finally:
-                answer(group)
+                resolve_requests(group)
             if is_last:
                 return
 
-    def _ring(self, group: list[Request]) -> None:
+    def _send_wakeups(self, group: list[WriteRequest]) -> None:
         for request in group:
             transaction = request.transaction
-            if transaction is not None and request.error is None and transaction.rings:
-                with contextlib.suppress(OSError):  # a hint that cannot be given is only a hint
+            if transaction is not None and request.error is None and transaction.has_wakeups:
+                with contextlib.suppress(OSError):  # a lost wake-up costs only time
                     self._wakeups.announce(transaction.topics, transaction.ended)
 
-    def _commit(self, group: list[Request]) -> None:
+    def _commit(self, group: list[WriteRequest]) -> None:
         try:
-            with translated(self._path):
-                self._be_patient(min(request.began for request in group))
+            with translate_errors(self._path):
+                self._set_busy_timeout(min(request.began for request in group))
                 connection = self._connected()
-                self._sync_mode(connection, "full" if any(r.durable for r in group) else "normal")
+                self._set_synchronous(connection, "full" if any(r.durable for r in group) else "normal")
                 connection.execute("BEGIN IMMEDIATE")
-        except BaseException as error:  # noqa: BLE001 - handed to whoever asked
+        except BaseException as error:  # noqa: BLE001 - the caller gets it
             for request in group:
                 request.fail(error, self._path)
             return
         try:
             for request in group:
-                self._perform(connection, request)
+                self._run_request(connection, request)
             connection.execute("COMMIT")
-        except BaseException as error:  # noqa: BLE001 - handed to whoever asked
+        except BaseException as error:  # noqa: BLE001 - the caller gets it
             self._roll_back()
             if len(group) == 1:
                 group[0].fail(error, self._path)
@@ -206,36 +211,40 @@ class Writer:
         self._flush_reserved(connection, group)
         self._check_file(group)
 
-    def _check_file(self, group: list[Request]) -> None:
-        """After the commit: a job is accepted only if the file that holds it is still there."""
+    def _check_file(self, group: list[WriteRequest]) -> None:
+        """Checks after the commit that the database file was not deleted or replaced. If it was, all requests
+        of the group fail, because their changes would be lost."""
         try:
             self._file.check()
         except StoreError as error:
             for request in group:
                 request.fail(error, self._path)
 
-    def _flush_reserved(self, connection: apsw.Connection, group: list[Request]) -> None:
-        """A claim that took units is told only when they are on the disk: a calendar's count outlives a
-        power cut, and what was told may be spent. A commit that waits takes all before it along."""
+    def _flush_reserved(self, connection: apsw.Connection, group: list[WriteRequest]) -> None:
+        """Makes sure that reserved units are on the disk before the claim is answered. Does nothing if no
+        unit was reserved or the commit was durable.
+
+        The caller may spend the units at once, so a calendar window must still count them after a power cut.
+        This method makes one durable commit, which also brings the earlier commits to the disk."""
         if self._synchronous == "full":
             return
         if not any(request.transaction is not None and request.transaction.has_reserved for request in group):
             return
         try:
-            with translated(self._path):
-                self._sync_mode(connection, "full")
+            with translate_errors(self._path):
+                self._set_synchronous(connection, "full")
                 connection.execute(SQL.flush)
-        except BaseException as error:  # noqa: BLE001 - handed to whoever asked; repeating it finds what was done
+        except BaseException as error:  # noqa: BLE001 - the caller gets it; repeating the claim finds the same jobs
             for request in group:
                 request.fail(error, self._path)
 
-    def _perform(self, connection: apsw.Connection, request: Request) -> None:
+    def _run_request(self, connection: apsw.Connection, request: WriteRequest) -> None:
         clock = self._clock
-        transaction = Transaction(connection, clock.wall(), clock.boot(), clock.boot_id, self._settings)
+        transaction = SqliteTransaction(connection, clock.wall(), clock.boot(), clock.boot_id, self._settings)
         if self._boot_id != clock.boot_id:
-            notice_boot(transaction, clock.boot_id)
+            end_previous_boot(transaction, clock.boot_id)
         if request.files_inbox:
-            inbox.file(transaction)
+            inbox.move_to_jobs(transaction)
         request.answer = request.work(transaction)
         transaction.finish()
         request.transaction = transaction
@@ -243,20 +252,23 @@ class Writer:
 
     def _connected(self) -> apsw.Connection:
         if self._connection is None:
-            self._connection = connect(self._file, self._patience)
+            self._connection = connect(self._file, self._busy_timeout)
             self._synchronous = "full"
         return self._connection
 
-    def _be_patient(self, began: float) -> None:
-        """What was waited for a neighbour in this process is not waited again for one in another."""
-        self._patience.left = max(_LEAST_PATIENCE, BUSY_PATIENCE - (self._clock.boot() - began))
+    def _set_busy_timeout(self, began: float) -> None:
+        """Reduces the busy timeout by the time already spent waiting for other threads. `began` is the boot
+        time of the oldest request."""
+        self._busy_timeout.remaining = max(
+            _MIN_BUSY_TIMEOUT_SECONDS, BUSY_TIMEOUT_SECONDS - (self._clock.boot() - began)
+        )
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close(force=True)
 
-    def _sync_mode(self, connection: apsw.Connection, mode: str) -> None:
+    def _set_synchronous(self, connection: apsw.Connection, mode: str) -> None:
         if mode != self._synchronous:
             connection.pragma("synchronous", mode)
             self._synchronous = mode
@@ -267,7 +279,7 @@ class Writer:
             if self._connection is not None and self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         except apsw.Error:
-            # A connection that cannot even roll back is of no further use; closing it does.
+            # A connection that cannot roll back is useless; closing it rolls back.
             self._disconnect()
 
     def before_fork(self) -> None:
@@ -278,16 +290,17 @@ class Writer:
         self._lock.release()
 
     def after_fork_in_child(self) -> None:
-        self._start_afresh()
+        self._reset()
 
 
-def _gather(requests: SimpleQueue[Request | None]) -> tuple[list[Request], bool]:
-    """All that wait, at least one; and whether the end was among them."""
-    group: list[Request] = []
+def _gather(requests: SimpleQueue[WriteRequest | None]) -> tuple[list[WriteRequest], bool]:
+    """Waits for a request and returns it with all other waiting requests, at most 64. The second value is
+    True if the writer has to close after these requests."""
+    group: list[WriteRequest] = []
     request = requests.get()
     while request is not None:
         group.append(request)
-        if len(group) == _AT_ONCE:
+        if len(group) == _MAX_REQUESTS_PER_COMMIT:
             return group, False
         try:
             request = requests.get_nowait()

@@ -1,6 +1,6 @@
-"""The suite every store passes.
+"""The conformance suite: the tests that every store must pass.
 
-A store's author writes one test module::
+The author of a store writes one test module::
 
     import pytest
     from tidemill.testing.conformance import *
@@ -12,253 +12,245 @@ A store's author writes one test module::
     @pytest.fixture
     def arrive():
         async def arrive(store, job, task, payload, options):
-            ...  # write a request the way an outsider would
+            ...  # write an arrival the way another program would
         return arrive
 
-`make_store` gives a new, empty store that is not opened yet and reads the clock it is handed.
-The test names cite the obligations of `tidemill.contract` (J, Q, P, K, F, R, C, W, S, U) and the project's
-invariants (I). It runs with pytest-asyncio, in whatever mode.
+`make_store` returns a function that creates a new, empty store with the given clock; the store is not open
+yet. `arrive` returns a function that writes an arrival into the store, as another program would. The test
+names cite the numbered obligations of `tidemill.contract` (J, Q, P, K, F, R, C, W, S, U) and the invariants
+of the project (I). The suite needs pytest-asyncio, in strict or auto mode.
 
-`lockstep` holds the second half: a state machine that drives the store side by side with
-the memory store; see there.
-"""
+`lockstep` is a second suite. It runs random calls on the store and on the memory store and compares the
+answers."""
 
 import inspect
 
 import pytest
 
-_TOPICS = (
-    "advancing",
-    "amending",
-    "arriving",
-    "awaiting",
-    "backlog",
-    "batching",
-    "calling",
-    "checkpointing",
-    "claiming",
-    "closing",
-    "copying",
-    "course_finding",
-    "courses",
-    "declaring",
-    "demanding",
-    "departures",
-    "driver",
-    "flow_keeping",
-    "inserting",
-    "leasing",
-    "looking_on",
-    "ordering",
-    "overriding",
-    "pool_minutes",
-    "pooling",
-    "reading",
-    "searching",
-    "settling",
-    "shutting",
-    "spending",
-    "steering",
-    "stirring",
-    "uniqueness",
-    "upkeep",
-    "waiting",
-    "waking",
+_TEST_MODULES = (
+    "advance",
+    "amend",
+    "arrivals",
+    "batch_calls",
+    "batches",
+    "blocked_lanes",
+    "breaker",
+    "checkpoints",
+    "claim",
+    "claim_order",
+    "deferred_units",
+    "documents",
+    "fixtures",
+    "insert",
+    "late_calls",
+    "leases",
+    "maintenance",
+    "pool_reports",
+    "pool_settings",
+    "pool_waits",
+    "prune",
+    "queues",
+    "reader",
+    "refusals",
+    "reservations",
+    "search",
+    "settle",
+    "store_copy",
+    "unique_keys",
+    "usage",
+    "wakeups",
+    "worklist",
 )
-# Before they are imported, or a failed assertion would not say what it compared.
-pytest.register_assert_rewrite(*(f"{__name__}.{topic}" for topic in _TOPICS))
+# Registered before the imports, so that a failed assertion shows the compared values.
+pytest.register_assert_rewrite(*(f"{__name__}.{topic}" for topic in _TEST_MODULES))
 
-from tidemill.testing.conformance.advancing import TestAdvance  # noqa: E402 - see above
-from tidemill.testing.conformance.amending import TestAmend, TestPrune  # noqa: E402
-from tidemill.testing.conformance.arriving import TestAdmit  # noqa: E402
-from tidemill.testing.conformance.awaiting import TestAwaiting  # noqa: E402
-from tidemill.testing.conformance.backlog import TestAhead, TestBacklog  # noqa: E402
-from tidemill.testing.conformance.batching import (  # noqa: E402
-    TestCompany,
-    TestRipeness,
-    TestSplits,
-    looked,
+from tidemill.testing.conformance.administration import TestLeadership, TestMaintenance, TestStoreHandles
+from tidemill.testing.conformance.advance import TestAdvance
+from tidemill.testing.conformance.amend import TestAmend
+from tidemill.testing.conformance.arrivals import TestAdmit
+from tidemill.testing.conformance.batch_calls import TestBatchCalls, TestReclaimedBatchCalls
+from tidemill.testing.conformance.batches import (
+    TestBatchMembers,
+    TestBatchReadiness,
+    TestBatchSplits,
+    batch_starts,
 )
-from tidemill.testing.conformance.calling import TestCalls, TestLostCalls  # noqa: E402
-from tidemill.testing.conformance.checkpointing import TestBegun, TestKept, TestSteps  # noqa: E402
-from tidemill.testing.conformance.claiming import (  # noqa: E402
+from tidemill.testing.conformance.blocked_lanes import TestBlockedLanes
+from tidemill.testing.conformance.breaker import TestEstimatedLimit, TestProbe
+from tidemill.testing.conformance.checkpoints import TestBeginStep, TestCheckpointLifetime, TestKeepStep
+from tidemill.testing.conformance.claim import (
     TestClaim,
     TestClaimByIds,
-    TestExpiry,
-    TestLimits,
-    TestPause,
+    TestClaimLimits,
+    TestClaimPause,
+    TestJobExpiry,
     TestRepeatedClaim,
 )
-from tidemill.testing.conformance.closing import (  # noqa: E402
-    TestGuesses,
-    TestOverloads,
-    TestProbe,
-    TestRefusals,
-    TestReportedRefusals,
-    TestWaits,
+from tidemill.testing.conformance.claim_order import (
+    TestBacklog,
+    TestClaimOrder,
+    TestJobPosition,
+    TestLanes,
+    TestQueueShares,
 )
-from tidemill.testing.conformance.copying import TestCopies  # noqa: E402
-from tidemill.testing.conformance.course_finding import TestFindCourses  # noqa: E402
-from tidemill.testing.conformance.declaring import (  # noqa: E402
-    TestClosedByHand,
-    TestDeclaredPools,
+from tidemill.testing.conformance.deferred_units import TestDeferredUnits
+from tidemill.testing.conformance.documents import TestFindDocuments
+from tidemill.testing.conformance.fixtures import clock, driver, entropy, store
+from tidemill.testing.conformance.insert import TestInsert, TestKnownIds
+from tidemill.testing.conformance.late_calls import TestLateCalls
+from tidemill.testing.conformance.leases import TestClockJumps, TestHeartbeat, TestReclaim
+from tidemill.testing.conformance.pool_reports import TestPoolAccounts, TestPoolDemand, TestPoolHistory
+from tidemill.testing.conformance.pool_settings import (
+    TestManualClosure,
+    TestPoolDeclarations,
     TestPoolOverrides,
     TestPoolViews,
 )
-from tidemill.testing.conformance.demanding import TestAccounts, TestDemand  # noqa: E402
-from tidemill.testing.conformance.departures import TestDepartures  # noqa: E402
-from tidemill.testing.conformance.fixtures import clock, drive, entropy, store  # noqa: E402
-from tidemill.testing.conformance.flow_keeping import TestKeptFlows  # noqa: E402
-from tidemill.testing.conformance.inserting import TestInsert, TestRememberedIds  # noqa: E402
-from tidemill.testing.conformance.leasing import TestClocks, TestHeartbeat, TestReclaim  # noqa: E402
-from tidemill.testing.conformance.looking_on import (  # noqa: E402
-    TestLooks,
+from tidemill.testing.conformance.pool_waits import (
+    TestOversizedJobs,
+    TestPoolWaits,
+    TestPoolWakeups,
+    account_requests,
 )
-from tidemill.testing.conformance.ordering import TestLanes, TestOrder, TestShares  # noqa: E402
-from tidemill.testing.conformance.overriding import TestOverrideEnds, TestOverrides  # noqa: E402
-from tidemill.testing.conformance.pool_minutes import TestPoolHistory  # noqa: E402
-from tidemill.testing.conformance.pooling import (  # noqa: E402
-    TestPooledClaim,
-    TestPooledLanes,
-    TestReserve,
-)
-from tidemill.testing.conformance.reading import (  # noqa: E402
+from tidemill.testing.conformance.prune import TestFlowRetention, TestPrune
+from tidemill.testing.conformance.queues import TestOverrideExpiry, TestQueueOverrides, TestQueueSettings
+from tidemill.testing.conformance.reader import (
     TestAttempts,
     TestCounts,
     TestFind,
-    TestHistory,
     TestLogs,
+    TestQueueHistory,
+    TestScanLimit,
     TestWorkers,
 )
-from tidemill.testing.conformance.searching import (  # noqa: E402
-    TestFields,
-    TestFilters,
-    TestText,
-    TestTimes,
-    TestWhatMatches,
+from tidemill.testing.conformance.refusals import (
+    TestClaimWait,
+    TestConsecutiveRefusals,
+    TestOverloads,
+    TestRefusals,
 )
-from tidemill.testing.conformance.settling import TestAnswers, TestOutcomes  # noqa: E402
-from tidemill.testing.conformance.shutting import TestShutLanes  # noqa: E402
-from tidemill.testing.conformance.spending import (  # noqa: E402
-    TestConservation,
-    TestLostHolders,
+from tidemill.testing.conformance.reservations import TestMeteredClaim, TestMeteredLanes, TestReserve
+from tidemill.testing.conformance.search import (
+    TestFieldSearch,
+    TestInvalidFilters,
+    TestMatchEquivalence,
+    TestTextSearch,
+    TestTimeFilters,
+)
+from tidemill.testing.conformance.settle import TestSettleAnswers, TestSettleOutcomes
+from tidemill.testing.conformance.store_copy import TestStoreCopy
+from tidemill.testing.conformance.unique_keys import (
+    TestUniqueMerge,
+    TestUniquePeriod,
+    TestUniqueReplace,
+    TestUniqueRerun,
+    TestUniqueSkip,
+)
+from tidemill.testing.conformance.usage import (
     TestObservations,
-    TestSpent,
+    TestStaleUsage,
+    TestUnitConservation,
+    TestUsage,
 )
-from tidemill.testing.conformance.steering import TestCoordinator, TestHandles, TestQueues  # noqa: E402
-from tidemill.testing.conformance.stirring import TestAgenda, TestCourseRings  # noqa: E402
-from tidemill.testing.conformance.uniqueness import (  # noqa: E402
-    TestMerge,
-    TestPeriod,
-    TestReplace,
-    TestRerun,
-    TestSkip,
-)
-from tidemill.testing.conformance.upkeep import TestUpkeep  # noqa: E402
-from tidemill.testing.conformance.waiting import (  # noqa: E402
-    TestPoolRings,
-    TestTooLarge,
-    TestWaitingForPools,
-    asked,
-)
-from tidemill.testing.conformance.waking import TestListener, TestRings  # noqa: E402
+from tidemill.testing.conformance.wakeups import TestListener, TestWakeups
+from tidemill.testing.conformance.worklist import TestDocumentWakeups, TestWorklist
 
 __all__ = [
-    "TestAccounts",
     "TestAdmit",
     "TestAdvance",
-    "TestAgenda",
-    "TestAhead",
     "TestAmend",
-    "TestAnswers",
     "TestAttempts",
-    "TestAwaiting",
     "TestBacklog",
-    "TestBegun",
-    "TestCalls",
+    "TestBatchCalls",
+    "TestBatchMembers",
+    "TestBatchReadiness",
+    "TestBatchSplits",
+    "TestBeginStep",
+    "TestBlockedLanes",
+    "TestCheckpointLifetime",
     "TestClaim",
     "TestClaimByIds",
-    "TestClocks",
-    "TestClosedByHand",
-    "TestCompany",
-    "TestConservation",
-    "TestCoordinator",
-    "TestCopies",
+    "TestClaimLimits",
+    "TestClaimOrder",
+    "TestClaimPause",
+    "TestClaimWait",
+    "TestClockJumps",
+    "TestConsecutiveRefusals",
     "TestCounts",
-    "TestCourseRings",
-    "TestDeclaredPools",
-    "TestDemand",
-    "TestDepartures",
-    "TestExpiry",
-    "TestFields",
-    "TestFilters",
+    "TestDeferredUnits",
+    "TestDocumentWakeups",
+    "TestEstimatedLimit",
+    "TestFieldSearch",
     "TestFind",
-    "TestFindCourses",
-    "TestGuesses",
-    "TestHandles",
+    "TestFindDocuments",
+    "TestFlowRetention",
     "TestHeartbeat",
-    "TestHistory",
     "TestInsert",
-    "TestKept",
-    "TestKeptFlows",
+    "TestInvalidFilters",
+    "TestJobExpiry",
+    "TestJobPosition",
+    "TestKeepStep",
+    "TestKnownIds",
     "TestLanes",
-    "TestLimits",
+    "TestLateCalls",
+    "TestLeadership",
     "TestListener",
     "TestLogs",
-    "TestLooks",
-    "TestLostCalls",
-    "TestLostHolders",
-    "TestMerge",
+    "TestMaintenance",
+    "TestManualClosure",
+    "TestMatchEquivalence",
+    "TestMeteredClaim",
+    "TestMeteredLanes",
     "TestObservations",
-    "TestOrder",
-    "TestOutcomes",
     "TestOverloads",
-    "TestOverrideEnds",
-    "TestOverrides",
-    "TestPause",
-    "TestPeriod",
+    "TestOverrideExpiry",
+    "TestOversizedJobs",
+    "TestPoolAccounts",
+    "TestPoolDeclarations",
+    "TestPoolDemand",
     "TestPoolHistory",
     "TestPoolOverrides",
-    "TestPoolRings",
     "TestPoolViews",
-    "TestPooledClaim",
-    "TestPooledLanes",
+    "TestPoolWaits",
+    "TestPoolWakeups",
     "TestProbe",
     "TestPrune",
-    "TestQueues",
+    "TestQueueHistory",
+    "TestQueueOverrides",
+    "TestQueueSettings",
+    "TestQueueShares",
     "TestReclaim",
+    "TestReclaimedBatchCalls",
     "TestRefusals",
-    "TestRememberedIds",
     "TestRepeatedClaim",
-    "TestReplace",
-    "TestReportedRefusals",
-    "TestRerun",
     "TestReserve",
-    "TestRings",
-    "TestRipeness",
-    "TestShares",
-    "TestShutLanes",
-    "TestSkip",
-    "TestSpent",
-    "TestSplits",
-    "TestSteps",
-    "TestText",
-    "TestTimes",
-    "TestTooLarge",
-    "TestUpkeep",
-    "TestWaitingForPools",
-    "TestWaits",
-    "TestWhatMatches",
+    "TestScanLimit",
+    "TestSettleAnswers",
+    "TestSettleOutcomes",
+    "TestStaleUsage",
+    "TestStoreCopy",
+    "TestStoreHandles",
+    "TestTextSearch",
+    "TestTimeFilters",
+    "TestUniqueMerge",
+    "TestUniquePeriod",
+    "TestUniqueReplace",
+    "TestUniqueRerun",
+    "TestUniqueSkip",
+    "TestUnitConservation",
+    "TestUsage",
+    "TestWakeups",
     "TestWorkers",
-    "asked",
+    "TestWorklist",
+    "account_requests",
+    "batch_starts",
     "clock",
-    "drive",
+    "driver",
     "entropy",
-    "looked",
     "store",
 ]
 
 for _suite in [globals()[name] for name in __all__ if name.startswith("Test")]:
     for _test in vars(_suite).values():
         if inspect.iscoroutinefunction(_test):
-            pytest.mark.asyncio(_test)  # in its strict mode pytest-asyncio runs only what asks for it
+            pytest.mark.asyncio(_test)  # strict mode of pytest-asyncio runs only marked tests

@@ -1,1 +1,2 @@
-"""The HTTP API, `/api/v1`: one file for each noun, each with its `ROUTES`."""
+"""The HTTP API below `/api/v1`. Each module has the routes of one subject, such as jobs or queues, in its
+`ROUTES`."""

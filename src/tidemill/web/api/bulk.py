@@ -1,4 +1,5 @@
-"""What is done to all jobs a filter means: asked once for how many, and once more to do it."""
+"""API routes that change all jobs that match a filter. The client first asks for the number of matching jobs,
+and then confirms it."""
 
 from __future__ import annotations
 
@@ -7,46 +8,78 @@ from http import HTTPStatus
 
 from msgspec.structs import replace
 
-from tidemill.access.redacting import searches_values
-from tidemill.core.changes import Archive, Cancel, Change, Delete, Reprioritise, RetryNow, RunNow
+from tidemill.auth.redaction import searches_values
 from tidemill.core.filters import Filter
+from tidemill.core.operator_changes import (
+    ArchiveJobs,
+    CancelJobs,
+    DeleteJobs,
+    OperatorChange,
+    ReprioritiseJobs,
+    RetryJobs,
+    RunJobsNow,
+)
 from tidemill.core.states import LIVE, PENDING, State
-from tidemill.seam.refusals import Refused
-from tidemill.seam.roles import Role, Who
-from tidemill.seam.routes import Handler, Route
-from tidemill.web.api.fields import Answer, Body, Priority, Sentence, Whole
-from tidemill.web.api.which import Find, Which, filter_of, require_some
-from tidemill.web.asked import Asked
-from tidemill.web.confirming import still_meant
+from tidemill.routing.problems import HTTPError
+from tidemill.routing.routes import Handler, Role, Route, User
+from tidemill.web.api.schemas import (
+    JobFilterBody,
+    JobQuery,
+    NonNegativeInt,
+    Priority,
+    RequestBody,
+    ResponseBody,
+    Sentence,
+    build_filter,
+    require_criteria,
+)
+from tidemill.web.request import RouteRequest
+
+_TOLERANCE_DIVISOR = 10
 
 
-class Many(Body, frozen=True, kw_only=True):
-    """Without `confirm` nothing is changed and the answer says how many are meant; with that number it is
-    done. Without states in `which` those are meant that the change applies to; a retry then means failed
-    jobs."""
+def matches_confirmation(matching: int, confirmed: int) -> bool:
+    """True if `matching` is at most a tenth larger than `confirmed`.
 
-    which: Which
-    confirm: Whole | None = None
+    `confirmed` is the number of jobs that the user agreed to change, `matching` the number that match now. A
+    few more jobs may arrive while the user reads the question. Fewer jobs are always accepted."""
+    return matching <= confirmed + confirmed // _TOLERANCE_DIVISOR
 
 
-class ManyWhy(Many, frozen=True, kw_only=True):
+class BulkBody(RequestBody, frozen=True, kw_only=True):
+    """A change of all jobs that match `filter`. Without `confirm` nothing changes, and the response has the
+    number of matching jobs. Send this number as `confirm` to apply the change.
+
+    A filter without states matches only jobs in a state that the change applies to. For a retry these are the
+    failed jobs."""
+
+    filter: JobFilterBody
+    confirm: NonNegativeInt | None = None
+
+
+class BulkReasonBody(BulkBody, frozen=True, kw_only=True):
     reason: Sentence | None = None
 
 
-class ManyPriority(Many, frozen=True, kw_only=True):
+class BulkPriorityBody(BulkBody, frozen=True, kw_only=True):
     priority: Priority
 
 
-class Matching(Answer, frozen=True, kw_only=True):
-    """With `more`, so many were found before the search ended, and there may be others."""
+class BulkCount(ResponseBody, frozen=True, kw_only=True):
+    """The number of jobs that match a filter. The search examines a limited number of jobs. If it stopped at
+    this limit, `more` is true, and more than `matching` jobs may match."""
 
     matching: int
     more: bool
 
 
-class Done(Answer, frozen=True, kw_only=True):
-    """`matching` jobs are meant. The others are null until it is confirmed: how many were `changed`, were in
-    no state for it (`unchanged`), and no longer matched when their turn came (`moved`)."""
+class BulkResponse(ResponseBody, frozen=True, kw_only=True):
+    """The result of a bulk change. All fields except `matching` are null until the change is confirmed.
+
+    - `matching`: how many jobs match the filter
+    - `changed`: how many jobs were changed
+    - `unchanged`: how many jobs were in a state that does not allow the change
+    - `moved`: how many jobs no longer matched the filter when the change reached them"""
 
     matching: int
     changed: int | None = None
@@ -54,101 +87,106 @@ class Done(Answer, frozen=True, kw_only=True):
     moved: int | None = None
 
 
-def states_for(change: Change) -> tuple[State, ...]:
+def default_states(change: OperatorChange) -> tuple[State, ...]:
     match change:
-        case RetryNow():
-            meant = frozenset({State.FAILED})
-        case Cancel():
-            meant = LIVE
-        case RunNow():
-            meant = frozenset({State.SCHEDULED})
-        case Delete():
-            meant = frozenset(State) - {State.RUNNING}
+        case RetryJobs():
+            states = frozenset({State.FAILED})
+        case CancelJobs():
+            states = LIVE
+        case RunJobsNow():
+            states = frozenset({State.SCHEDULED})
+        case DeleteJobs():
+            states = frozenset(State) - {State.RUNNING}
         case _:
-            meant = PENDING
-    return tuple(state for state in State if state in meant)
+            states = PENDING
+    return tuple(state for state in State if state in states)
 
 
-async def count(asked: Asked) -> Matching:
-    found = await asked.inspect.count(await filter_of(asked, asked.query))
-    return Matching(matching=found.jobs, more=found.more)
+async def count_matching(request: RouteRequest) -> BulkCount:
+    found = await request.inspect.count(await build_filter(request, request.query))
+    return BulkCount(matching=found.jobs, more=found.more)
 
 
-async def change_many(asked: Asked, said: Many, change: Change) -> Done:
-    require_some(said.which)
-    wanted = await filter_of(asked, said.which, states_for(change))
-    wanted, matching = await _counted(asked, wanted)
-    if said.confirm is None:
-        return Done(matching=matching)
-    if not still_meant(matching, said.confirm):
-        raise Refused(
+async def apply_bulk_change(request: RouteRequest, body: BulkBody, change: OperatorChange) -> BulkResponse:
+    require_criteria(body.filter)
+    job_filter = await build_filter(request, body.filter, default_states(change))
+    job_filter, matching = await _count_exactly(request, job_filter)
+    if body.confirm is None:
+        return BulkResponse(matching=matching)
+    if not matches_confirmation(matching, body.confirm):
+        raise HTTPError(
             HTTPStatus.CONFLICT,
-            f"confirm: {said.confirm} jobs were confirmed and {matching} are meant by now; nothing was "
+            f"confirm: {body.confirm} jobs were confirmed and {matching} match now; nothing was "
             f"changed, send {matching} to go on",
             field="confirm",
         )
-    done = await asked.inspect.change(wanted, change)
-    return Done(matching=matching, changed=done.changed, unchanged=done.unchanged, moved=done.moved)
+    done = await request.inspect.change(job_filter, change)
+    return BulkResponse(matching=matching, changed=done.changed, unchanged=done.unchanged, moved=done.moved)
 
 
-async def _counted(asked: Asked, wanted: Filter) -> tuple[Filter, int]:
-    """Exact: it is to be confirmed. By a text or a field those are meant in which it can be seen: what is
-    changed must not tell of a secret."""
-    if not searches_values(wanted):
-        named = None if wanted.ids is None else tuple(dict.fromkeys(wanted.ids))
-        return wanted, (await asked.inspect.count(replace(wanted, ids=named), looks=None)).jobs
-    met = tuple([job.id async for job in asked.inspect.each(wanted)])
-    return replace(wanted, ids=met), len(met)
+async def _count_exactly(request: RouteRequest, job_filter: Filter) -> tuple[Filter, int]:
+    """Returns the filter to use for the change, and the exact number of jobs that it matches. The user
+    confirms this number.
+
+    A search by text or payload field compares only values that are not secret, because its number of matches
+    could reveal a secret. After such a search, the returned filter also has the ids of the jobs that were
+    found, so that the change affects only these jobs."""
+    if not searches_values(job_filter):
+        named = None if job_filter.ids is None else tuple(dict.fromkeys(job_filter.ids))
+        return job_filter, (await request.inspect.count(replace(job_filter, ids=named), scan_limit=None)).jobs
+    visible_ids = tuple([job.id async for job in request.inspect.each(job_filter)])
+    return replace(job_filter, ids=visible_ids), len(visible_ids)
 
 
-def is_confirmed(said: Many) -> bool:
-    """Until then nothing was done that a log could have."""
-    return said.confirm is not None
+def is_confirmed(body: BulkBody) -> bool:
+    """True if the request has `confirm`, so that it changes jobs. A request without `confirm` only counts
+    jobs, and the audit log does not record it."""
+    return body.confirm is not None
 
 
-def _route(
+def _bulk_route(
     verb: str,
-    change: Callable[[Many, Who], Change],
-    says: str,
+    change: Callable[[BulkBody, User], OperatorChange],
+    summary: str,
     *,
-    takes: type[Many] = Many,
+    body: type[BulkBody] = BulkBody,
     role: Role = Role.OPERATOR,
 ) -> Route:
-    async def handler(asked: Asked) -> Done:
-        return await change_many(asked, asked.body, change(asked.body, asked.who))
+    async def handler(request: RouteRequest) -> BulkResponse:
+        return await apply_bulk_change(request, request.body, change(request.body, request.user))
 
     return Route(
         method="POST",
         path=f"/api/v1/bulk/{verb}",
         role=role,
-        handler=_named(handler, verb),
-        says=says,
-        takes=takes,
-        answers=Done,
+        handler=_name_handler(handler, verb),
+        summary=summary,
+        body=body,
+        response=BulkResponse,
         audited=is_confirmed,
     )
 
 
-def _named(handler: Handler, verb: str) -> Handler:
+def _name_handler(handler: Handler, verb: str) -> Handler:
     handler.__name__ = f"{verb}_many"
     return handler
 
 
-def _cancel(said: Many, who: Who) -> Cancel:
-    return Cancel(_why(said) or f"cancelled by {who.name}")
+def _cancel(body: BulkBody, user: User) -> CancelJobs:
+    return CancelJobs(_given_reason(body) or f"cancelled by {user.name}")
 
 
-def _archive(said: Many, who: Who) -> Archive:
-    return Archive(_why(said) or f"archived by {who.name}")
+def _archive(body: BulkBody, user: User) -> ArchiveJobs:
+    return ArchiveJobs(_given_reason(body) or f"archived by {user.name}")
 
 
-def _why(said: Many) -> str | None:
-    return said.reason if isinstance(said, ManyWhy) else None
+def _given_reason(body: BulkBody) -> str | None:
+    return body.reason if isinstance(body, BulkReasonBody) else None
 
 
-def _reprioritise(said: Many, _: Who) -> Reprioritise:
-    assert isinstance(said, ManyPriority)  # noqa: S101 - its route takes nothing else
-    return Reprioritise(said.priority)
+def _reprioritise(body: BulkBody, _: User) -> ReprioritiseJobs:
+    assert isinstance(body, BulkPriorityBody)  # noqa: S101 - its route takes nothing else
+    return ReprioritiseJobs(body.priority)
 
 
 ROUTES = (
@@ -156,21 +194,27 @@ ROUTES = (
         method="GET",
         path="/api/v1/bulk/count",
         role=Role.VIEWER,
-        handler=count,
-        says="How many jobs match: by queue and state exactly, by anything else among the newest that are "
-        "looked at.",
-        query=Find,
-        answers=Matching,
+        handler=count_matching,
+        summary="How many jobs match: exact by queue and state, else among the newest jobs.",
+        query=JobQuery,
+        response=BulkCount,
     ),
-    _route("retry", lambda *_: RetryNow(), "Ended jobs run again, with all their attempts."),
-    _route("cancel", _cancel, "Jobs that have not ended end; running ones are told to stop.", takes=ManyWhy),
-    _route("run", lambda *_: RunNow(), "Scheduled jobs become ready now."),
-    _route("archive", _archive, "Jobs that have not started join the dead letters.", takes=ManyWhy),
-    _route(
+    _bulk_route("retry", lambda *_: RetryJobs(), "Retry finished jobs with all their attempts."),
+    _bulk_route(
+        "cancel",
+        _cancel,
+        "Cancel unfinished jobs; running ones are asked to stop.",
+        body=BulkReasonBody,
+    ),
+    _bulk_route("run", lambda *_: RunJobsNow(), "Make scheduled jobs ready now."),
+    _bulk_route(
+        "archive", _archive, "Move jobs that have not started to the dead letters.", body=BulkReasonBody
+    ),
+    _bulk_route(
         "reprioritise",
         _reprioritise,
-        "Jobs that have not started get another priority.",
-        takes=ManyPriority,
+        "Change the priority of jobs that have not started.",
+        body=BulkPriorityBody,
     ),
-    _route("delete", lambda *_: Delete(), "Jobs that do not run are deleted.", role=Role.ADMIN),
+    _bulk_route("delete", lambda *_: DeleteJobs(), "Delete jobs that are not running.", role=Role.ADMIN),
 )

@@ -1,4 +1,4 @@
-"""A stream of what changes: whole values, whenever one is another than before."""
+"""The API route that streams changes. Each event contains the whole job, flow, queue or overview."""
 
 from __future__ import annotations
 
@@ -7,58 +7,63 @@ from typing import Any
 
 import msgspec
 
-from tidemill.inspect.queue_views import require
-from tidemill.seam.answers import Events
-from tidemill.seam.roles import Role
-from tidemill.seam.routes import Route
-from tidemill.web.api import flows, jobs, queues, stats
-from tidemill.web.api.fields import Name, Query
-from tidemill.web.asked import Asked
+from tidemill.inspect.queues import require_queue
+from tidemill.routing.routes import EventStream, Role, Route
+from tidemill.web.api import flows, jobs, queues, status
+from tidemill.web.api.schemas import Name, QueryParameters
+from tidemill.web.request import RouteRequest
 
 
-class Watched(Query, frozen=True, kw_only=True):
-    """One of each kind at most; without any it is everything at a glance."""
+class EventQuery(QueryParameters, frozen=True, kw_only=True):
+    """The objects to follow: at most one job, one flow and one queue. If none is given, the stream sends the
+    overview of the whole store."""
 
     job: Name | None = None
     flow: Name | None = None
     queue: Name | None = None
 
 
-Look = Callable[[Asked], Awaitable[Any]]
+LoadValue = Callable[[RouteRequest], Awaitable[Any]]
 
-_LOOKS: dict[str, Look] = {"job": jobs.get, "flow": flows.get, "queue": queues.info}
+_LOADERS: dict[str, LoadValue] = {"job": jobs.get_job, "flow": flows.get_flow, "queue": queues.get_queue}
 
 
-async def follow(asked: Asked) -> Events:
-    """What is not there is told before the stream begins."""
-    watched = {name: of for name in _LOOKS if (of := getattr(asked.query, name)) is not None}
-    anyone = _of_nobody(asked, watched)
+async def stream_events(request: RouteRequest) -> EventStream:
+    """Streams the requested objects, or the overview, as they change. An unknown name raises an error."""
+    watched = {
+        name: watched_name for name in _LOADERS if (watched_name := getattr(request.query, name)) is not None
+    }
+    anonymous = _anonymous_request(request, watched)
 
-    async def make() -> dict[str, str]:
+    async def load() -> dict[str, str]:
         if not watched:
-            return {"overview": _written(await stats.overview(anyone))}
-        return {name: _written(await _LOOKS[name](anyone)) for name in watched}
+            return {"overview": _encode_json(await status.get_overview(anonymous))}
+        return {name: _encode_json(await _LOADERS[name](anonymous)) for name in watched}
 
-    await _require(asked, watched)
-    of = ("events", *sorted(watched.items()))
-    return Events(asked.looks.watch(of, make, asked.headers.get("last-event-id")))
+    await _require_existing(request, watched)
+    watched_name = ("events", *sorted(watched.items()))
+    return EventStream(request.live_views.watch(watched_name, load, request.headers.get("last-event-id")))
 
 
-async def _require(asked: Asked, watched: dict[str, str]) -> None:
+async def _require_existing(request: RouteRequest, watched: dict[str, str]) -> None:
     if "job" in watched:
-        await asked.inspect.job(watched["job"])
+        await request.inspect.job(watched["job"])
     if "flow" in watched:
-        await asked.inspect.flow(watched["flow"])
+        await request.inspect.flow(watched["flow"])
     if "queue" in watched:
-        await require(await asked.app.client.store(), watched["queue"])
+        await require_queue(await request.app.client.store(), watched["queue"])
 
 
-def _of_nobody(asked: Asked, watched: dict[str, str]) -> Asked:
-    """All who watch the same share what is made for one of them."""
-    return Asked(app=asked.app, inspect=asked.inspect, looks=asked.looks, path=watched)
+def _anonymous_request(request: RouteRequest, watched: dict[str, str]) -> RouteRequest:
+    """Returns a copy of the request without its user and headers. All viewers of the same objects share one
+    response, so the response must not depend on a user.
+
+    `watched` maps "job", "flow" and "queue" to the names to follow. It becomes the path parameters of the
+    copy, because the handlers that load the objects read the names there."""
+    return RouteRequest(app=request.app, inspect=request.inspect, live_views=request.live_views, path=watched)
 
 
-def _written(value: Any) -> str:
+def _encode_json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
@@ -67,12 +72,12 @@ ROUTES = (
         method="GET",
         path="/api/v1/events",
         role=Role.VIEWER,
-        handler=follow,
-        says="Server-sent events named overview, queue, job and flow: each is the whole value as its own "
-        "route answers it, sent at once and whenever it has changed. Whoever comes back with Last-Event-ID "
-        "and has the newest is sent nothing.",
-        query=Watched,
-        answers=Events,
+        handler=stream_events,
+        summary="Server-sent events named overview, queue, job and flow. Each has the value of the route of "
+        "that name; it is sent at once and after every change. A client that reconnects with Last-Event-ID "
+        "and has the newest value receives nothing.",
+        query=EventQuery,
+        response=EventStream,
         headers={"Last-Event-ID": "The id of the last event that was seen."},
     ),
 )

@@ -1,4 +1,4 @@
-"""Flows: graphs of jobs."""
+"""API routes for flows: find, show, cancel, retry."""
 
 from __future__ import annotations
 
@@ -6,51 +6,52 @@ from http import HTTPStatus
 
 from msgspec import field
 
-from tidemill.core.graph_state import FlowState
+from tidemill.core.flow_progress import FlowState
 from tidemill.flows.views import FlowView
 from tidemill.inspect.flows import FlowPage
-from tidemill.seam.refusals import Refused
-from tidemill.seam.roles import Role
-from tidemill.seam.routes import Route
-from tidemill.web.api.fields import Limit, Name, Query, TextCursor
-from tidemill.web.api.job_changes import Why
-from tidemill.web.asked import Asked
+from tidemill.routing.problems import HTTPError
+from tidemill.routing.routes import Role, Route
+from tidemill.web.api.jobs import ReasonBody
+from tidemill.web.api.schemas import Limit, Name, QueryParameters, TextCursor
+from tidemill.web.request import RouteRequest
 
 
-class FindFlows(Query, frozen=True, kw_only=True):
+class FlowQuery(QueryParameters, frozen=True, kw_only=True):
     name: Name | None = None
     states: list[FlowState] | None = field(default=None, name="state")
     limit: Limit = 100
     cursor: TextCursor | None = None
 
 
-async def find(asked: Asked) -> FlowPage:
-    said: FindFlows = asked.query
-    return await asked.inspect.flows(name=said.name, states=said.states, limit=said.limit, cursor=said.cursor)
+async def find_flows(request: RouteRequest) -> FlowPage:
+    query: FlowQuery = request.query
+    return await request.inspect.flows(
+        name=query.name, states=query.states, limit=query.limit, cursor=query.cursor
+    )
 
 
-async def get(asked: Asked) -> FlowView:
-    return await asked.inspect.flow(asked.path["flow"])
+async def get_flow(request: RouteRequest) -> FlowView:
+    return await request.inspect.flow(request.path["flow"])
 
 
-async def cancel(asked: Asked) -> FlowView:
-    flow = asked.path["flow"]
-    reason = asked.body.reason or f"cancelled by {asked.who.name}"
-    if not await asked.inspect.cancel_flow(flow, reason=reason):
-        raise Refused(
+async def cancel_flow(request: RouteRequest) -> FlowView:
+    flow = request.path["flow"]
+    reason = request.body.reason or f"cancelled by {request.user.name}"
+    if not await request.inspect.cancel_flow(flow, reason=reason):
+        raise HTTPError(
             HTTPStatus.CONFLICT, f"flow {flow!r} has ended, and cannot be cancelled; look at its state"
         )
-    return await get(asked)
+    return await get_flow(request)
 
 
-async def retry(asked: Asked) -> FlowView:
-    flow = asked.path["flow"]
-    if not await asked.inspect.retry_flow(flow):
-        raise Refused(
+async def retry_flow(request: RouteRequest) -> FlowView:
+    flow = request.path["flow"]
+    if not await request.inspect.retry_flow(flow):
+        raise HTTPError(
             HTTPStatus.CONFLICT,
             f"flow {flow!r} has not failed: only one that failed or was cancelled is retried",
         )
-    return await get(asked)
+    return await get_flow(request)
 
 
 ROUTES = (
@@ -58,34 +59,34 @@ ROUTES = (
         method="GET",
         path="/api/v1/flows",
         role=Role.VIEWER,
-        handler=find,
-        says="Find flows, newest first.",
-        query=FindFlows,
-        answers=FlowPage,
+        handler=find_flows,
+        summary="Find flows, newest first.",
+        query=FlowQuery,
+        response=FlowPage,
     ),
     Route(
         method="GET",
         path="/api/v1/flows/{flow}",
         role=Role.VIEWER,
-        handler=get,
-        says="One flow with its steps, and what each waits for.",
-        answers=FlowView,
+        handler=get_flow,
+        summary="One flow with its steps, and the steps that each waits for.",
+        response=FlowView,
     ),
     Route(
         method="POST",
         path="/api/v1/flows/{flow}/cancel",
         role=Role.OPERATOR,
-        handler=cancel,
-        says="Nothing new of the flow starts, and its jobs are cancelled.",
-        takes=Why,
-        answers=FlowView,
+        handler=cancel_flow,
+        summary="Cancel the flow and its jobs; no further step starts.",
+        body=ReasonBody,
+        response=FlowView,
     ),
     Route(
         method="POST",
         path="/api/v1/flows/{flow}/retry",
         role=Role.OPERATOR,
-        handler=retry,
-        says="What failed or was cancelled goes again; steps that are done are not repeated.",
-        answers=FlowView,
+        handler=retry_flow,
+        summary="Retry the failed and cancelled steps; finished steps are not repeated.",
+        response=FlowView,
     ),
 )

@@ -1,4 +1,4 @@
-"""Pools: what providers meter, how much is used, and what people set on them."""
+"""API routes for pools: usage, history, limit overrides, closing and opening."""
 
 from __future__ import annotations
 
@@ -10,101 +10,108 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from tidemill.contract.pools import PoolMinute
 from tidemill.inspect.pools import PoolStatus
-from tidemill.seam.refusals import Refused
-from tidemill.seam.roles import Role
-from tidemill.seam.routes import Route
-from tidemill.web.api.fields import Body, Name, Query, Sentence, Time
-from tidemill.web.api.queues import Since, since_of
-from tidemill.web.asked import Asked
+from tidemill.routing.problems import HTTPError
+from tidemill.routing.routes import Role, Route
+from tidemill.web.api.queues import HistoryQuery, history_start
+from tidemill.web.api.schemas import (
+    Name,
+    QueryParameters,
+    RequestBody,
+    Sentence,
+    Time,
+    override_arguments,
+)
+from tidemill.web.request import RouteRequest
 
 Amount = Annotated[float, Meta(gt=0, le=1e15)]
 
 
-class Key(Query, frozen=True, kw_only=True):
-    """One key of a pool that has keys."""
+class PoolKeyQuery(QueryParameters, frozen=True, kw_only=True):
+    """Selects one `key` of a keyed pool. Without `key` the response describes the pool itself."""
 
     key: Name | None = None
 
 
-class LimitOverride(Body, frozen=True, kw_only=True):
-    """`amounts` by the name of the limit, such as "requests per minute"; they join the override that holds.
-    `until` ends all of it; null takes an end away."""
+class PoolLimitsBody(RequestBody, frozen=True, kw_only=True):
+    """An override of the limits of a pool. `amounts` maps names of limits, such as "requests per minute", to
+    new amounts. They are merged with an existing override.
+
+    The whole override ends at `until`. If `until` is missing, the present end stays; null removes the end."""
 
     amounts: Annotated[dict[Name, Amount], Meta(min_length=1)]
     reason: Sentence | None = None
     until: Time | UnsetType | None = UNSET
 
 
-class Close(Body, frozen=True, kw_only=True):
-    """Without `until` it lasts until somebody opens it; `key` is one key of a pool that has keys."""
+class ClosePoolBody(RequestBody, frozen=True, kw_only=True):
+    """A request to close a pool, or only one `key` of a keyed pool. It stays closed until the time `until`;
+    without `until`, until an operator opens it."""
 
     key: Name | None = None
     until: Time | None = None
     reason: Sentence | None = None
 
 
-class Open(Body, frozen=True, kw_only=True):
+class OpenPoolBody(RequestBody, frozen=True, kw_only=True):
     key: Name | None = None
 
 
-class LimitNames(Query, frozen=True, kw_only=True):
-    """Without any, all of them."""
+class LimitNamesQuery(QueryParameters, frozen=True, kw_only=True):
+    """The names of the limits whose override is removed. Without names, the override of all limits is
+    removed."""
 
     limits: list[Name] = field(default_factory=list, name="limit")
 
 
-async def listing(asked: Asked) -> list[PoolStatus]:
-    return await asked.inspect.pools(sparing=True)
+async def list_pools(request: RouteRequest) -> list[PoolStatus]:
+    return await request.inspect.pools(cached=True)
 
 
-async def usage(asked: Asked) -> PoolStatus:
-    return await asked.inspect.pool(asked.path["pool"], key=asked.query.key)
+async def get_pool(request: RouteRequest) -> PoolStatus:
+    return await request.inspect.pool(request.path["pool"], key=request.query.key)
 
 
-async def override(asked: Asked) -> PoolStatus:
-    said: LimitOverride = asked.body
-    await _require_limits(asked, said.amounts, "amounts.")
-    return await asked.inspect.override_pool(
-        asked.path["pool"], said.amounts, by=asked.who.name, reason=said.reason, until=said.until
-    )
+async def override_limits(request: RouteRequest) -> PoolStatus:
+    await _require_limits(request, request.body.amounts, "amounts.")
+    return await request.inspect.override_pool(request.path["pool"], **override_arguments(request))
 
 
-async def clear(asked: Asked) -> PoolStatus:
-    await _require_limits(asked, asked.query.limits)
-    return await asked.inspect.clear_pool_override(asked.path["pool"], *asked.query.limits)
+async def clear_limit_override(request: RouteRequest) -> PoolStatus:
+    await _require_limits(request, request.query.limits)
+    return await request.inspect.clear_pool_override(request.path["pool"], *request.query.limits)
 
 
-async def _require_limits(asked: Asked, named: Iterable[str], within: str = "") -> None:
-    pool = await asked.inspect.pool(asked.path["pool"])
+async def _require_limits(request: RouteRequest, names: Iterable[str], field_prefix: str = "") -> None:
+    pool = await request.inspect.pool(request.path["pool"])
     known = [limit.name for limit in pool.limits]
-    for name in named:
+    for name in names:
         if name not in known:
-            field = f"{within}{name}" if within else "limit"
-            raise Refused(
+            field = f"{field_prefix}{name}" if field_prefix else "limit"
+            raise HTTPError(
                 HTTPStatus.UNPROCESSABLE_ENTITY,
                 f"{field}: pool {pool.name!r} has no limit {name!r}; there are: {', '.join(known)}",
                 field=field,
             )
 
 
-async def close(asked: Asked) -> PoolStatus:
-    said: Close = asked.body
-    pool = asked.path["pool"]
-    await asked.inspect.close_pool(
-        pool, by=asked.who.name, key=said.key, until=said.until, reason=said.reason
+async def close_pool(request: RouteRequest) -> PoolStatus:
+    body: ClosePoolBody = request.body
+    pool = request.path["pool"]
+    await request.inspect.close_pool(
+        pool, by=request.user.name, key=body.key, until=body.until, reason=body.reason
     )
-    return await asked.inspect.pool(pool, key=said.key)
+    return await request.inspect.pool(pool, key=body.key)
 
 
-async def open_(asked: Asked) -> PoolStatus:
-    pool, key = asked.path["pool"], asked.body.key
-    await asked.inspect.pool(pool, key=key)
-    await asked.inspect.open_pool(pool, key=key)
-    return await asked.inspect.pool(pool, key=key)
+async def open_pool(request: RouteRequest) -> PoolStatus:
+    pool, key = request.path["pool"], request.body.key
+    await request.inspect.pool(pool, key=key)
+    await request.inspect.open_pool(pool, key=key)
+    return await request.inspect.pool(pool, key=key)
 
 
-async def history(asked: Asked) -> list[PoolMinute]:
-    return await asked.inspect.pool_history(asked.path["pool"], await since_of(asked))
+async def get_pool_history(request: RouteRequest) -> list[PoolMinute]:
+    return await request.inspect.pool_history(request.path["pool"], await history_start(request))
 
 
 ROUTES = (
@@ -112,62 +119,62 @@ ROUTES = (
         method="GET",
         path="/api/v1/pools",
         role=Role.VIEWER,
-        handler=listing,
-        says="Every declared pool, and of those with keys each that has something taken or closed.",
-        answers=list[PoolStatus],
+        handler=list_pools,
+        summary="All declared pools, and of keyed pools the keys that are in use or closed.",
+        response=list[PoolStatus],
     ),
     Route(
         method="GET",
         path="/api/v1/pools/{pool}",
         role=Role.VIEWER,
-        handler=usage,
-        says="What is used of one pool, who waits for it, and what closes or overrides it.",
-        query=Key,
-        answers=PoolStatus,
+        handler=get_pool,
+        summary="One pool: usage, waiting jobs, closures and override.",
+        query=PoolKeyQuery,
+        response=PoolStatus,
     ),
     Route(
         method="PATCH",
         path="/api/v1/pools/{pool}/limits",
         role=Role.ADMIN,
-        handler=override,
-        says="Put other amounts over those code declared; no deploy erases them.",
-        takes=Annotated[LimitOverride, Meta(examples=[{"amounts": {"requests per minute": 5}}])],
-        answers=PoolStatus,
+        handler=override_limits,
+        summary="Override declared limits; the override survives deployments.",
+        body=Annotated[PoolLimitsBody, Meta(examples=[{"amounts": {"requests per minute": 5}}])],
+        response=PoolStatus,
     ),
     Route(
         method="DELETE",
         path="/api/v1/pools/{pool}/limits",
         role=Role.ADMIN,
-        handler=clear,
-        says="The named limits follow the code again; without names, all of them.",
-        query=LimitNames,
-        answers=PoolStatus,
+        handler=clear_limit_override,
+        summary="Remove the override of the named limits; without names, of all.",
+        query=LimitNamesQuery,
+        response=PoolStatus,
     ),
     Route(
         method="POST",
         path="/api/v1/pools/{pool}/close",
         role=Role.OPERATOR,
-        handler=close,
-        says="Calls under way go on; no job that needs the pool starts until a time, or until it is opened.",
-        takes=Close,
-        answers=PoolStatus,
+        handler=close_pool,
+        summary="Close the pool until a time, or until it is opened. Running calls finish.",
+        body=ClosePoolBody,
+        response=PoolStatus,
     ),
     Route(
         method="POST",
         path="/api/v1/pools/{pool}/open",
         role=Role.OPERATOR,
-        handler=open_,
-        says="The pool is open, whoever closed it, without a probe.",
-        takes=Open,
-        answers=PoolStatus,
+        handler=open_pool,
+        summary="Open the pool at once, without a probe.",
+        body=OpenPoolBody,
+        response=PoolStatus,
     ),
     Route(
         method="GET",
         path="/api/v1/pools/{pool}/history",
         role=Role.VIEWER,
-        handler=history,
-        says="Calls, units and refusals of the pool, minute by minute, quiet ones left out.",
-        query=Since,
-        answers=list[PoolMinute],
+        handler=get_pool_history,
+        summary="Calls, units and refusals of the pool per minute; minutes without any are left out.",
+        query=HistoryQuery,
+        response=list[PoolMinute],
     ),
 )

@@ -1,21 +1,29 @@
-"""Queues: what they hold and do, their pauses, and the settings people put over what code declared."""
+"""API routes for queues: status, history, pause, settings overrides, empty."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from tidemill.contract.reader import Minute
-from tidemill.core.queues import DAY
+from tidemill.contract.reader import QueueMinute
+from tidemill.core.queues import DAY_SECONDS
 from tidemill.inspect.views import QueueView
-from tidemill.seam.roles import Role
-from tidemill.seam.routes import Route
-from tidemill.web.api.fields import Answer, Body, Query, Seconds, Sentence, Time, Whole
-from tidemill.web.asked import Asked
+from tidemill.routing.routes import Role, Route
+from tidemill.web.api.schemas import (
+    NonNegativeInt,
+    QueryParameters,
+    RequestBody,
+    ResponseBody,
+    Seconds,
+    Sentence,
+    Time,
+    override_arguments,
+)
+from tidemill.web.request import RouteRequest
 
-Setting = Literal[
+QueueSettingName = Literal[
     "weight",
     "concurrency",
     "key_concurrency",
@@ -25,109 +33,110 @@ Setting = Literal[
     "keep_failed",
     "keep_cancelled",
 ]
-Bound = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+PositiveInt = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
-class NewPause(Body, frozen=True, kw_only=True):
-    """Without `until` it lasts until somebody resumes it."""
+class PauseBody(RequestBody, frozen=True, kw_only=True):
+    """A request to pause a queue or schedule until the time `until`. Without `until` the pause lasts until an
+    operator ends it."""
 
     until: Time | None = None
     reason: Sentence | None = None
 
 
-class Kept(Body, frozen=True, kw_only=True):
-    """How long ended jobs stay: by age, by count, whichever is reached first; null is no bound."""
+class RetentionBody(RequestBody, frozen=True, kw_only=True):
+    """How long finished jobs are kept. `age` is the maximum age in seconds, `count` the maximum number of
+    jobs; null means no bound."""
 
     age: Seconds | None = None
-    count: Whole | None = None
+    count: NonNegativeInt | None = None
 
 
-class QueueOverride(Body, frozen=True, kw_only=True):
-    """What is given joins the override that holds. `until` ends all of it; null takes an end away."""
+class QueueSettingsBody(RequestBody, frozen=True, kw_only=True):
+    """An override of the settings of a queue. The given settings are merged with an existing override.
 
-    weight: Bound | UnsetType = UNSET
-    concurrency: Bound | UnsetType | None = UNSET
-    key_concurrency: Bound | UnsetType | None = UNSET
-    max_length: Bound | UnsetType | None = UNSET
-    crash_limit: Bound | UnsetType = UNSET
-    keep_done: Kept | UnsetType = UNSET
-    keep_failed: Kept | UnsetType = UNSET
-    keep_cancelled: Kept | UnsetType = UNSET
+    The whole override ends at `until`. If `until` is missing, the present end stays; null removes the end."""
+
+    weight: PositiveInt | UnsetType = UNSET
+    concurrency: PositiveInt | UnsetType | None = UNSET
+    key_concurrency: PositiveInt | UnsetType | None = UNSET
+    max_length: PositiveInt | UnsetType | None = UNSET
+    crash_limit: PositiveInt | UnsetType = UNSET
+    keep_done: RetentionBody | UnsetType = UNSET
+    keep_failed: RetentionBody | UnsetType = UNSET
+    keep_cancelled: RetentionBody | UnsetType = UNSET
     reason: Sentence | None = None
     until: Time | UnsetType | None = UNSET
 
 
-class Names(Query, frozen=True, kw_only=True):
-    """Without any, all of them."""
+class QueueSettingNamesQuery(QueryParameters, frozen=True, kw_only=True):
+    """The names of the settings whose override is removed. Without names, the override of all settings is
+    removed."""
 
-    names: list[Setting] = msgspec.field(default_factory=list, name="name")
+    names: list[QueueSettingName] = msgspec.field(default_factory=list, name="name")
 
 
-class Empty(Body, frozen=True, kw_only=True):
-    """`confirm` is the name of the queue once more."""
+class EmptyQueueBody(RequestBody, frozen=True, kw_only=True):
+    """The confirmation for deleting all jobs of a queue that are not running. `confirm` must be the name of
+    the queue."""
 
     confirm: str
 
 
-class Emptied(Answer, frozen=True, kw_only=True):
+class EmptyQueueResponse(ResponseBody, frozen=True, kw_only=True):
     queue: str
     deleted: int
 
 
-class Since(Query, frozen=True, kw_only=True):
-    """The last 24 hours, unless it is said; eight days are kept."""
+class HistoryQuery(QueryParameters, frozen=True, kw_only=True):
+    """The start of the requested history, by default 24 hours ago. The store keeps the history of the last
+    eight days."""
 
     since: Time | None = None
 
 
-async def listing(asked: Asked) -> list[QueueView]:
-    return await asked.inspect.queues(sparing=True)
+async def list_queues(request: RouteRequest) -> list[QueueView]:
+    return await request.inspect.queues(cached=True)
 
 
-async def info(asked: Asked) -> QueueView:
-    return await asked.inspect.queue(asked.path["queue"], sparing=True)
+async def get_queue(request: RouteRequest) -> QueueView:
+    return await request.inspect.queue(request.path["queue"], cached=True)
 
 
-async def pause(asked: Asked) -> QueueView:
-    await asked.inspect.pause(asked.path["queue"], until=asked.body.until, reason=asked.body.reason)
-    return await info(asked)
+async def pause_queue(request: RouteRequest) -> QueueView:
+    await request.inspect.pause(request.path["queue"], until=request.body.until, reason=request.body.reason)
+    return await get_queue(request)
 
 
-async def resume(asked: Asked) -> QueueView:
-    await asked.inspect.resume(asked.path["queue"])
-    return await info(asked)
+async def resume_queue(request: RouteRequest) -> QueueView:
+    await request.inspect.resume(request.path["queue"])
+    return await get_queue(request)
 
 
-async def override(asked: Asked) -> QueueView:
-    said: QueueOverride = asked.body
-    changes: Any = {
-        name: msgspec.structs.asdict(value) if isinstance(value, Kept) else value
-        for name in QueueOverride.__struct_fields__
-        if name not in ("reason", "until") and (value := getattr(said, name)) is not UNSET
-    }
-    return await asked.inspect.override(
-        asked.path["queue"], by=asked.who.name, reason=said.reason, until=said.until, **changes
+async def override_queue(request: RouteRequest) -> QueueView:
+    return await request.inspect.override(request.path["queue"], **override_arguments(request))
+
+
+async def clear_queue_override(request: RouteRequest) -> QueueView:
+    return await request.inspect.clear_override(request.path["queue"], *request.query.names)
+
+
+async def empty_queue(request: RouteRequest) -> EmptyQueueResponse:
+    queue = request.path["queue"]
+    return EmptyQueueResponse(
+        queue=queue, deleted=await request.inspect.empty(queue, confirm=request.body.confirm)
     )
 
 
-async def clear(asked: Asked) -> QueueView:
-    return await asked.inspect.clear_override(asked.path["queue"], *asked.query.names)
+async def get_queue_history(request: RouteRequest) -> list[QueueMinute]:
+    return await request.inspect.history(request.path["queue"], await history_start(request))
 
 
-async def empty(asked: Asked) -> Emptied:
-    queue = asked.path["queue"]
-    return Emptied(queue=queue, deleted=await asked.inspect.empty(queue, confirm=asked.body.confirm))
-
-
-async def history(asked: Asked) -> list[Minute]:
-    return await asked.inspect.history(asked.path["queue"], await since_of(asked))
-
-
-async def since_of(asked: Asked) -> float:
-    said: float | None = asked.query.since
-    if said is not None:
-        return said
-    return (await (await asked.app.client.store()).read_clock()).wall - DAY
+async def history_start(request: RouteRequest) -> float:
+    since: float | None = request.query.since
+    if since is not None:
+        return since
+    return await request.store_now() - DAY_SECONDS
 
 
 ROUTES = (
@@ -135,71 +144,71 @@ ROUTES = (
         method="GET",
         path="/api/v1/queues",
         role=Role.VIEWER,
-        handler=listing,
-        says="Every queue that was declared or has had a job.",
-        answers=list[QueueView],
+        handler=list_queues,
+        summary="All queues that were declared or have had a job.",
+        response=list[QueueView],
     ),
     Route(
         method="GET",
         path="/api/v1/queues/{queue}",
         role=Role.VIEWER,
-        handler=info,
-        says="What one queue holds, did and is set to.",
-        answers=QueueView,
+        handler=get_queue,
+        summary="One queue: counts, throughput and settings.",
+        response=QueueView,
     ),
     Route(
         method="POST",
         path="/api/v1/queues/{queue}/pause",
         role=Role.OPERATOR,
-        handler=pause,
-        says="Running jobs go on; nothing new of the queue starts until a time, or until it is resumed.",
-        takes=Annotated[
-            NewPause, Meta(examples=[{"until": 1_790_000_000, "reason": "the provider is down"}])
+        handler=pause_queue,
+        summary="Pause the queue until a time, or until it is resumed. Running jobs finish.",
+        body=Annotated[
+            PauseBody, Meta(examples=[{"until": 1_790_000_000, "reason": "the provider is down"}])
         ],
-        answers=QueueView,
+        response=QueueView,
     ),
     Route(
         method="POST",
         path="/api/v1/queues/{queue}/resume",
         role=Role.OPERATOR,
-        handler=resume,
-        says="End a pause; harmless when there is none.",
-        answers=QueueView,
+        handler=resume_queue,
+        summary="Resume the queue; does nothing if it is not paused.",
+        response=QueueView,
     ),
     Route(
         method="PATCH",
         path="/api/v1/queues/{queue}/settings",
         role=Role.ADMIN,
-        handler=override,
-        says="Put settings over those code declared; no deploy erases them.",
-        takes=Annotated[QueueOverride, Meta(examples=[{"concurrency": 5, "reason": "month's end"}])],
-        answers=QueueView,
+        handler=override_queue,
+        summary="Override declared settings; the override survives deployments.",
+        body=Annotated[QueueSettingsBody, Meta(examples=[{"concurrency": 5, "reason": "month's end"}])],
+        response=QueueView,
     ),
     Route(
         method="DELETE",
         path="/api/v1/queues/{queue}/settings",
         role=Role.ADMIN,
-        handler=clear,
-        says="The named settings follow the code again; without names, all of them.",
-        query=Names,
-        answers=QueueView,
+        handler=clear_queue_override,
+        summary="Remove the override of the named settings; without names, of all.",
+        query=QueueSettingNamesQuery,
+        response=QueueView,
     ),
     Route(
         method="POST",
         path="/api/v1/queues/{queue}/empty",
         role=Role.ADMIN,
-        handler=empty,
-        says="Delete every job of the queue that does not run; its name has to be sent once more.",
-        takes=Empty,
-        answers=Emptied,
+        handler=empty_queue,
+        summary="Delete every job of the queue that is not running; `confirm` repeats its name.",
+        body=EmptyQueueBody,
+        response=EmptyQueueResponse,
     ),
     Route(
         method="GET",
         path="/api/v1/queues/{queue}/history",
         role=Role.VIEWER,
-        handler=history,
-        says="What the queue did, minute by minute, quiet ones left out.",
-        query=Since,
-        answers=list[Minute],
+        handler=get_queue_history,
+        summary="Jobs of the queue by outcome per minute; minutes without any are left out.",
+        query=HistoryQuery,
+        response=list[QueueMinute],
     ),
 )

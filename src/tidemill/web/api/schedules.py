@@ -1,4 +1,4 @@
-"""Schedules: jobs that come of time going by."""
+"""API routes for schedules: list, create, pause, run, override, remove."""
 
 from __future__ import annotations
 
@@ -9,32 +9,47 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from tidemill.errors import ConfigurationError
-from tidemill.schedules.changes import not_found
-from tidemill.schedules.schedule import PRESENT, Origin, ScheduleState
+from tidemill.routing.problems import HTTPError
+from tidemill.routing.routes import Role, Route
+from tidemill.schedules.changes import schedule_not_found
+from tidemill.schedules.schedule import VISIBLE_STATES, ScheduleOrigin, ScheduleState
 from tidemill.schedules.settings import CatchUp, Overlap
 from tidemill.schedules.views import SchedulePage, ScheduleView
-from tidemill.seam.refusals import Refused
-from tidemill.seam.roles import Role
-from tidemill.seam.routes import Route
-from tidemill.web.api.fields import Body, Limit, Name, Query, Seconds, Sentence, TextCursor, Time
-from tidemill.web.api.new_jobs import NewJob, Sent, made_job, request_of
-from tidemill.web.api.queues import NewPause
-from tidemill.web.asked import Asked
+from tidemill.web.api.enqueue import EnqueueBody, EnqueueResponse, audit_enqueued_job, build_job_request
+from tidemill.web.api.queues import PauseBody
+from tidemill.web.api.schemas import (
+    Limit,
+    Name,
+    QueryParameters,
+    RequestBody,
+    Seconds,
+    Sentence,
+    TextCursor,
+    Time,
+    override_arguments,
+)
+from tidemill.web.request import RouteRequest
 
-Setting = Literal["cron", "tz", "every", "start", "end", "catch_up", "overlap", "jitter"]
+ScheduleSettingName = Literal["cron", "tz", "every", "start", "end", "catch_up", "overlap", "jitter"]
 
 
-class FindSchedules(Query, frozen=True, kw_only=True):
+class ScheduleQuery(QueryParameters, frozen=True, kw_only=True):
     states: list[ScheduleState] | None = msgspec.field(default=None, name="state")
-    origin: Origin | None = None
+    origin: ScheduleOrigin | None = None
     limit: Limit = 100
     cursor: TextCursor | None = None
 
 
-class ScheduleRule(Body, frozen=True, kw_only=True):
-    """Either `cron`, read in the zone `tz`, or `every` so many seconds. Nothing ticks before `start` or after
-    `end`. `catch_up` says what becomes of ticks nobody was there for, `overlap` of one while the last job is
-    live; a job starts up to `jitter` seconds after its tick."""
+class ScheduleRuleBody(RequestBody, frozen=True, kw_only=True):
+    """The rule of a schedule. Give either `cron` or `every`.
+
+    - `cron`, `tz`: a cron expression, and its time zone
+    - `every`: the interval between ticks in seconds
+    - `start`, `end`: no ticks happen before `start` or after `end`
+    - `catch_up`: "skip" creates no job for missed ticks, "once" one job for the latest missed tick, "all" one
+      job for each missed tick
+    - `overlap`: "skip" creates no job while the job of an earlier tick is live, "allow" creates it anyway
+    - `jitter`: each job starts up to this many seconds after its tick, to spread the load"""
 
     cron: Name | UnsetType = UNSET
     tz: Name | UnsetType = UNSET
@@ -46,98 +61,99 @@ class ScheduleRule(Body, frozen=True, kw_only=True):
     jitter: Seconds | UnsetType = UNSET
 
 
-class RuleNames(Query, frozen=True, kw_only=True):
-    """Without any, all of them."""
+class ScheduleSettingNamesQuery(QueryParameters, frozen=True, kw_only=True):
+    """The names of the settings whose override is removed. Without names, the override of all settings is
+    removed."""
 
-    names: list[Setting] = msgspec.field(default_factory=list, name="name")
-
-
-class NewSchedule(ScheduleRule, frozen=True, kw_only=True):
-    """A rule, and the `job` that every tick makes."""
-
-    job: NewJob
+    names: list[ScheduleSettingName] = msgspec.field(default_factory=list, name="name")
 
 
-class RuleOverride(ScheduleRule, frozen=True, kw_only=True):
-    """What is given joins the override that holds. `until` ends all of it; null takes an end away."""
+class NewScheduleBody(ScheduleRuleBody, frozen=True, kw_only=True):
+    """A request to create a schedule: its rule, and the `job` that every tick creates."""
+
+    job: EnqueueBody
+
+
+class ScheduleOverrideBody(ScheduleRuleBody, frozen=True, kw_only=True):
+    """An override of the rule of a schedule. The given settings are merged with an existing override.
+
+    The whole override ends at `until`. If `until` is missing, the present end stays; null removes the end."""
 
     reason: Sentence | None = None
     until: Time | UnsetType | None = UNSET
 
 
-async def find(asked: Asked) -> SchedulePage:
-    said: FindSchedules = asked.query
-    page = await asked.app.schedules.list(
-        states=PRESENT if said.states is None else said.states,
-        origin=said.origin,
-        limit=said.limit,
-        cursor=said.cursor,
+async def find_schedules(request: RouteRequest) -> SchedulePage:
+    query: ScheduleQuery = request.query
+    page = await request.app.schedules.list(
+        states=VISIBLE_STATES if query.states is None else query.states,
+        origin=query.origin,
+        limit=query.limit,
+        cursor=query.cursor,
     )
-    return SchedulePage(tuple(await asked.inspect.schedules(page.schedules)), page.cursor)
+    return SchedulePage(tuple(await request.inspect.schedules(page.schedules)), page.cursor)
 
 
-async def get(asked: Asked) -> ScheduleView:
-    return await _shown(asked, await asked.app.schedules.get(asked.path["schedule"]))
+async def get_schedule(request: RouteRequest) -> ScheduleView:
+    return await _redacted_view(request, await request.app.schedules.get(request.path["schedule"]))
 
 
-async def _shown(asked: Asked, view: ScheduleView) -> ScheduleView:
-    [shown] = await asked.inspect.schedules([view])
+async def _redacted_view(request: RouteRequest, view: ScheduleView) -> ScheduleView:
+    [shown] = await request.inspect.schedules([view])
     return shown
 
 
-async def upsert(asked: Asked) -> ScheduleView:
-    said: NewSchedule = asked.body
-    if said.job.id is not UNSET:
+async def upsert_schedule(request: RouteRequest) -> ScheduleView:
+    body: NewScheduleBody = request.body
+    if body.job.id is not UNSET:
         raise ConfigurationError("job.id: each tick makes a job with an id of its own; leave it out")
-    job = request_of(asked, said.job)
-    return await _shown(asked, await asked.app.schedules.upsert(asked.path["schedule"], job, **_rule(said)))
+    job = build_job_request(request, body.job)
+    rule: Any = {
+        name: value
+        for name in ScheduleRuleBody.__struct_fields__
+        if (value := getattr(body, name)) is not UNSET
+    }
+    view = await request.app.schedules.upsert(request.path["schedule"], job, **rule)
+    return await _redacted_view(request, view)
 
 
-async def remove(asked: Asked) -> None:
-    name = asked.path["schedule"]
-    view = await asked.app.schedules.get(name)
-    if view.origin is Origin.DECLARED and view.state is not ScheduleState.DISABLED:
-        raise Refused(
+async def remove_schedule(request: RouteRequest) -> None:
+    name = request.path["schedule"]
+    view = await request.app.schedules.get(name)
+    if view.origin is ScheduleOrigin.DECLARED and view.state is not ScheduleState.DISABLED:
+        raise HTTPError(
             HTTPStatus.CONFLICT,
             f"schedule {name!r} is declared by code, and the next worker would make it again; take it out of "
             "the code, or pause it",
         )
-    if not await asked.app.schedules.remove(name):
-        raise not_found(name)
+    if not await request.app.schedules.remove(name):
+        raise schedule_not_found(name)
 
 
-async def pause(asked: Asked) -> ScheduleView:
-    view = await asked.app.schedules.pause(
-        asked.path["schedule"], until=asked.body.until, reason=asked.body.reason
+async def pause_schedule(request: RouteRequest) -> ScheduleView:
+    view = await request.app.schedules.pause(
+        request.path["schedule"], until=request.body.until, reason=request.body.reason
     )
-    return await _shown(asked, view)
+    return await _redacted_view(request, view)
 
 
-async def resume(asked: Asked) -> ScheduleView:
-    return await _shown(asked, await asked.app.schedules.resume(asked.path["schedule"]))
+async def resume_schedule(request: RouteRequest) -> ScheduleView:
+    return await _redacted_view(request, await request.app.schedules.resume(request.path["schedule"]))
 
 
-async def run(asked: Asked) -> Sent:
-    job = await asked.app.schedules.run_now(asked.path["schedule"])
-    return Sent(id=job.id, existing=job.existing)
+async def run_schedule(request: RouteRequest) -> EnqueueResponse:
+    job = await request.app.schedules.run_now(request.path["schedule"])
+    return EnqueueResponse(id=job.id, existing=job.existing)
 
 
-async def override(asked: Asked) -> ScheduleView:
-    said: RuleOverride = asked.body
-    view = await asked.app.schedules.override(
-        asked.path["schedule"], by=asked.who.name, reason=said.reason, until=said.until, **_rule(said)
-    )
-    return await _shown(asked, view)
+async def override_schedule(request: RouteRequest) -> ScheduleView:
+    view = await request.app.schedules.override(request.path["schedule"], **override_arguments(request))
+    return await _redacted_view(request, view)
 
 
-async def clear(asked: Asked) -> ScheduleView:
-    view = await asked.app.schedules.clear_override(asked.path["schedule"], *asked.query.names)
-    return await _shown(asked, view)
-
-
-def _rule(said: ScheduleRule) -> Any:
-    named = ScheduleRule.__struct_fields__
-    return {name: value for name in named if (value := getattr(said, name)) is not UNSET}
+async def clear_schedule_override(request: RouteRequest) -> ScheduleView:
+    view = await request.app.schedules.clear_override(request.path["schedule"], *request.query.names)
+    return await _redacted_view(request, view)
 
 
 ROUTES = (
@@ -145,82 +161,81 @@ ROUTES = (
         method="GET",
         path="/api/v1/schedules",
         role=Role.VIEWER,
-        handler=find,
-        says="Schedules, newest first, each with its next tick.",
-        query=FindSchedules,
-        answers=SchedulePage,
+        handler=find_schedules,
+        summary="Schedules, newest first, each with its next tick.",
+        query=ScheduleQuery,
+        response=SchedulePage,
     ),
     Route(
         method="GET",
         path="/api/v1/schedules/{schedule}",
         role=Role.VIEWER,
-        handler=get,
-        says="One schedule with its coming and last ticks.",
-        answers=ScheduleView,
+        handler=get_schedule,
+        summary="One schedule with its next and last ticks.",
+        response=ScheduleView,
     ),
     Route(
         method="PUT",
         path="/api/v1/schedules/{schedule}",
         role=Role.OPERATOR,
-        handler=upsert,
-        says="Make a schedule, or give the one of that name other work or another rule; one that code "
-        "declares is refused.",
-        takes=Annotated[
-            NewSchedule,
+        handler=upsert_schedule,
+        summary="Create or replace a schedule; declared schedules are refused.",
+        body=Annotated[
+            NewScheduleBody,
             Meta(examples=[{"job": {"task": "feeds:refresh", "payload": {"feed": 7}}, "every": 3600}]),
         ],
-        answers=ScheduleView,
+        response=ScheduleView,
     ),
     Route(
         method="DELETE",
         path="/api/v1/schedules/{schedule}",
         role=Role.ADMIN,
-        handler=remove,
-        says="Forget a schedule; jobs it made stay. One that code declares is refused.",
+        handler=remove_schedule,
+        summary="Remove a schedule; its jobs stay. Declared schedules are refused.",
         status=HTTPStatus.NO_CONTENT,
     ),
     Route(
         method="POST",
         path="/api/v1/schedules/{schedule}/pause",
         role=Role.OPERATOR,
-        handler=pause,
-        says="No tick makes a job until a time, or until it is resumed; they are not caught up.",
-        takes=NewPause,
-        answers=ScheduleView,
+        handler=pause_schedule,
+        summary="Pause the schedule until a time, or until it is resumed. Missed ticks are not caught up.",
+        body=PauseBody,
+        response=ScheduleView,
     ),
     Route(
         method="POST",
         path="/api/v1/schedules/{schedule}/resume",
         role=Role.OPERATOR,
-        handler=resume,
-        says="End a pause; harmless when there is none.",
-        answers=ScheduleView,
+        handler=resume_schedule,
+        summary="Resume the schedule; does nothing if it is not paused.",
+        response=ScheduleView,
     ),
     Route(
         method="POST",
         path="/api/v1/schedules/{schedule}/run",
         role=Role.OPERATOR,
-        handler=run,
-        says="Make a job of it now, whether or not it is paused; its ticks stay as they are.",
-        answers=Sent,
-        made=made_job,
+        handler=run_schedule,
+        summary="Create a job now, even if the schedule is paused; its ticks do not change.",
+        response=EnqueueResponse,
+        audit_details=audit_enqueued_job,
     ),
     Route(
         method="PATCH",
         path="/api/v1/schedules/{schedule}/settings",
         role=Role.ADMIN,
-        handler=override,
-        says="Put another rule over the one that code or a call said; no deploy erases it.",
-        takes=RuleOverride,
-        answers=ScheduleView,
+        handler=override_schedule,
+        summary="Override the declared rule; the override survives deployments.",
+        body=ScheduleOverrideBody,
+        response=ScheduleView,
     ),
     Route(
         method="DELETE",
         path="/api/v1/schedules/{schedule}/settings",
         role=Role.ADMIN,
-        handler=clear,
-        says="The named settings follow the code again; without names, all of them.",
-        query=RuleNames,
-        answers=ScheduleView,
+        handler=clear_schedule_override,
+        summary="Remove the override of the named settings; without names, of all.",
+        query=ScheduleSettingNamesQuery,
+        response=ScheduleView,
     ),
 )

@@ -1,64 +1,64 @@
-"""Settings: what is in effect and where it came from, and the application's own."""
+"""API routes for settings: effective values with their source, and the application's own settings."""
 
 from __future__ import annotations
 
 from http import HTTPStatus
 from typing import Any
 
-from tidemill.seam.refusals import Refused
-from tidemill.seam.roles import Role
-from tidemill.seam.routes import Route
-from tidemill.seam.settings import OwnSetting
-from tidemill.settings.settings import Effective
-from tidemill.web.api.fields import Answer, Body
-from tidemill.web.asked import Asked
+from tidemill.routing.problems import HTTPError
+from tidemill.routing.registry import AppSetting
+from tidemill.routing.routes import Role, Route
+from tidemill.settings.settings import EffectiveSetting
+from tidemill.web.api.schemas import RequestBody, ResponseBody
+from tidemill.web.request import RouteRequest
 
 
-class OwnView(Answer, frozen=True, kw_only=True):
-    """A setting of the application's own; `says` is what it is about."""
+class AppSettingView(ResponseBody, frozen=True, kw_only=True):
+    """One of the application's own settings; `summary` describes it."""
 
     name: str
     value: Any
-    says: str
+    summary: str
 
 
-class SettingsView(Answer, frozen=True, kw_only=True):
-    """`file` is the TOML file that was read. Secrets are masked. `own` are the application's, which may be
-    changed while it runs."""
+class SettingsView(ResponseBody, frozen=True, kw_only=True):
+    """All settings in effect. `file` is the TOML file that was read, null if there is none. `settings` are
+    Tidemill's settings, with secrets masked. `application` are the application's own settings, which can be
+    changed at run time."""
 
     file: str | None
-    settings: list[Effective]
-    own: list[OwnView]
+    settings: list[EffectiveSetting]
+    application: list[AppSettingView]
 
 
-class NewValue(Body, frozen=True, kw_only=True):
+class SettingValueBody(RequestBody, frozen=True, kw_only=True):
     value: Any
 
 
-async def effective(asked: Asked) -> SettingsView:
-    app = asked.app
+async def get_settings(request: RouteRequest) -> SettingsView:
+    app = request.app
     read = app.settings.file
     return SettingsView(
         file=None if read is None else str(read),
         settings=app.settings.effective(app.queues),
-        own=[await _view(setting) for setting in app.web.settings.values()],
+        application=[await _app_setting_view(setting) for setting in app.web.settings.values()],
     )
 
 
-async def change(asked: Asked) -> OwnView:
-    name, own = asked.path["setting"], asked.app.web.settings
-    setting = own.get(name)
+async def change_setting(request: RouteRequest) -> AppSettingView:
+    name, application = request.path["setting"], request.app.web.settings
+    setting = application.get(name)
     if setting is None:
-        there = ", ".join(own) or "none; Tidemill's are set by arguments, the environment or its file"
-        raise Refused(
-            HTTPStatus.NOT_FOUND, f"the application has no setting {name!r} of its own; there are: {there}"
+        names = ", ".join(application) or "none; Tidemill's are set by arguments, the environment or its file"
+        raise HTTPError(
+            HTTPStatus.NOT_FOUND, f"the application has no setting {name!r} of its own; there are: {names}"
         )
-    await setting.write(setting.value_of(asked.body.value))
-    return await _view(setting)
+    await setting.write(setting.value_of(request.body.value))
+    return await _app_setting_view(setting)
 
 
-async def _view(setting: OwnSetting) -> OwnView:
-    return OwnView(name=setting.name, value=await setting.read(), says=setting.says)
+async def _app_setting_view(setting: AppSetting) -> AppSettingView:
+    return AppSettingView(name=setting.name, value=await setting.read(), summary=setting.summary)
 
 
 ROUTES = (
@@ -66,17 +66,17 @@ ROUTES = (
         method="GET",
         path="/api/v1/settings",
         role=Role.VIEWER,
-        handler=effective,
-        says="Every setting in effect and where it came from, secrets masked, and the application's own.",
-        answers=SettingsView,
+        handler=get_settings,
+        summary="All effective settings with their source, secrets masked, and application settings.",
+        response=SettingsView,
     ),
     Route(
         method="PUT",
         path="/api/v1/settings/{setting}",
         role=Role.ADMIN,
-        handler=change,
-        says="Change a setting of the application's own.",
-        takes=NewValue,
-        answers=OwnView,
+        handler=change_setting,
+        summary="Change one of the application's own settings.",
+        body=SettingValueBody,
+        response=AppSettingView,
     ),
 )

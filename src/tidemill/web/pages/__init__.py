@@ -1,1 +1,2 @@
-"""The pages of the dashboard: one file for each, with its `ROUTES`."""
+"""The pages of the dashboard. Each module has one page, or a few related pages and their actions, in its
+`ROUTES`."""

@@ -1,4 +1,4 @@
-"""What is wrong by the rules there are, who hears of it, and webhooks."""
+"""The alerts page with its rules, channels and webhooks."""
 
 from __future__ import annotations
 
@@ -7,63 +7,61 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from tidemill.seam.answers import Go, Page
-from tidemill.seam.roles import Role
-from tidemill.seam.routes import Route
-from tidemill.telling.webhook import NewWebhook, What
-from tidemill.web.api.fields import Name
-from tidemill.web.asked import Asked
-from tidemill.web.going import go
+from tidemill.notifications.webhook_records import NewWebhook, WebhookEvent
+from tidemill.routing.routes import PageResponse, Redirect, Role, Route
+from tidemill.web.api.schemas import Name
+from tidemill.web.request import RouteRequest
 
 
-class AddWebhook(msgspec.Struct, frozen=True, kw_only=True):
+class AddWebhookForm(msgspec.Struct, frozen=True, kw_only=True):
     name: Name
     url: Annotated[str, Meta(max_length=2000)]
-    on: list[What] = msgspec.field(default_factory=list)
+    on: list[WebhookEvent] = msgspec.field(default_factory=list)
 
 
-async def alerts(asked: Asked) -> Page:
-    """Addresses of webhooks may have secrets in them: only an admin sees those."""
-    app, is_admin = asked.app, asked.who.role.may(Role.ADMIN)
-    return Page(
+async def alerts_page(request: RouteRequest) -> PageResponse:
+    """Shows alerts, alert rules, channels and webhooks. Only admins see webhooks, because their addresses may
+    contain secrets."""
+    app, is_admin = request.app, request.user.role.may(Role.ADMIN)
+    return PageResponse(
         "alerts.html",
         {
             "states": await app.alerts.states(),
             "rules": app.alerts.rules,
             "channels": app.alerts.channels,
             "webhooks": await app.webhooks.list() if is_admin else [],
-            "whats": list(What),
+            "events": list(WebhookEvent),
         },
         live=("states", "webhooks"),
     )
 
 
-async def test(asked: Asked) -> Go:
-    found = await asked.app.alerts.test()
-    wrong = {name: problem for name, problem in found.items() if problem is not None}
-    if not found:
-        return go(asked, "/alerts", told="alerts.no_channel")
-    if wrong:
-        told = "; ".join(f"{name}: {problem}" for name, problem in wrong.items())
-        return go(asked, "/alerts", told="alerts.not_sent", problems=told)
-    return go(asked, "/alerts", told="alerts.was_sent", names=", ".join(found))
+async def send_test_alert(request: RouteRequest) -> Redirect:
+    results = await request.app.alerts.test()
+    failures = {name: problem for name, problem in results.items() if problem is not None}
+    if not results:
+        return request.redirect("/alerts", notice="alerts.notice_no_channel")
+    if failures:
+        problems = "; ".join(f"{name}: {problem}" for name, problem in failures.items())
+        return request.redirect("/alerts", notice="alerts.notice_not_sent", problems=problems)
+    return request.redirect("/alerts", notice="alerts.notice_sent", names=", ".join(results))
 
 
-async def add(asked: Asked) -> Go:
-    said: AddWebhook = asked.body
-    wanted = NewWebhook(name=said.name, url=said.url, on=tuple(said.on))
-    await asked.app.webhooks.add(wanted, by=asked.who.name)
-    return go(asked, "/alerts", told="alerts.was_added", name=said.name)
+async def add_webhook(request: RouteRequest) -> Redirect:
+    body: AddWebhookForm = request.body
+    webhook = NewWebhook(name=body.name, url=body.url, on=tuple(body.on))
+    await request.app.webhooks.add(webhook, by=request.user.name)
+    return request.redirect("/alerts", notice="alerts.notice_added", name=body.name)
 
 
-async def remove(asked: Asked) -> Go:
-    await asked.app.webhooks.remove(asked.path["webhook"])
-    return go(asked, "/alerts", told="alerts.was_removed", name=asked.path["webhook"])
+async def remove_webhook(request: RouteRequest) -> Redirect:
+    await request.app.webhooks.remove(request.path["webhook"])
+    return request.redirect("/alerts", notice="alerts.notice_removed", name=request.path["webhook"])
 
 
-async def try_(asked: Asked) -> Go:
-    job = await asked.app.webhooks.test(asked.path["webhook"])
-    return go(asked, "/jobs/{}", job, told="alerts.was_tried", name=asked.path["webhook"])
+async def send_test_webhook(request: RouteRequest) -> Redirect:
+    job = await request.app.webhooks.test(request.path["webhook"])
+    return request.redirect("/jobs/{}", job, notice="alerts.notice_test_sent", name=request.path["webhook"])
 
 
 ROUTES = (
@@ -71,36 +69,36 @@ ROUTES = (
         method="GET",
         path="/alerts",
         role=Role.VIEWER,
-        handler=alerts,
-        says="What is wrong now, and who is told.",
+        handler=alerts_page,
+        summary="Alerts, rules, channels and webhooks.",
     ),
     Route(
         method="POST",
         path="/alerts/test",
         role=Role.ADMIN,
-        handler=test,
-        says="Send a message by every channel that is set.",
+        handler=send_test_alert,
+        summary="Send a test message through every channel.",
     ),
     Route(
         method="POST",
         path="/webhooks",
         role=Role.ADMIN,
-        handler=add,
-        says="Make a webhook, or make it anew.",
-        takes=AddWebhook,
+        handler=add_webhook,
+        summary="Create or replace a webhook.",
+        body=AddWebhookForm,
     ),
     Route(
         method="POST",
         path="/webhooks/{webhook}/remove",
         role=Role.ADMIN,
-        handler=remove,
-        says="Nothing more is told to it.",
+        handler=remove_webhook,
+        summary="Remove a webhook.",
     ),
     Route(
         method="POST",
         path="/webhooks/{webhook}/test",
         role=Role.ADMIN,
-        handler=try_,
-        says="Send it a delivery whose event is `test`.",
+        handler=send_test_webhook,
+        summary="Deliver an event named `test` to the webhook.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Dead letters by what they died of, and what is done to all of a kind."""
+"""The dead letters page: failed jobs grouped by error, and the retry of a group."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ from http import HTTPStatus
 import msgspec
 
 from tidemill.core.filters import Filter
-from tidemill.core.job import Job
+from tidemill.core.jobs import Job
 from tidemill.core.states import State
-from tidemill.seam.answers import Go, Page
-from tidemill.seam.refusals import Refused
-from tidemill.seam.roles import Role
-from tidemill.seam.routes import Route
-from tidemill.web.api.fields import Name, Whole
-from tidemill.web.asked import Asked
-from tidemill.web.confirming import still_meant
-from tidemill.web.going import go
+from tidemill.routing.problems import HTTPError
+from tidemill.routing.routes import PageResponse, Redirect, Role, Route
+from tidemill.web.api.bulk import matches_confirmation
+from tidemill.web.api.schemas import Name, NonNegativeInt
+from tidemill.web.request import RouteRequest
 
-LOOKED_AT = 500
-"""The newest that are grouped: enough to see what goes wrong, and read in a moment."""
+MAX_GROUPED_JOBS = 500
+"""The newest dead letters are grouped: enough to see the cause, and quick to load."""
 
-Cause = tuple[str, str, str]
-"""Queue, task, and what it died of: the type of the error, else the reason."""
+FailureCause = tuple[str, str, str]
+"""Queue, task, and cause: the type of the error, else the reason."""
 
 
-class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """`newest` and `message` are of the last one; `since` is when the first of those looked at failed."""
+class FailureGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Dead letters with the same queue, task and error. The page loads only the newest dead letters; `count`
+    is the number of loaded jobs in this group. `newest` is the newest of them, `since` the Unix time of the
+    earliest failure."""
 
     queue: str
     task: str
@@ -37,74 +36,79 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     since: float
 
 
-class Shown(msgspec.Struct, frozen=True):
+class DeadLettersQuery(msgspec.Struct, frozen=True):
     queue: Name | None = None
 
 
-class Meant(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind, or with none of the three all that failed; `confirm` is how many somebody agreed to."""
+class RetryDeadLettersForm(msgspec.Struct, frozen=True, kw_only=True):
+    """The dead letters to retry. `queue`, `task` and `error` select one group. Without `task`, all dead
+    letters of `queue` are retried, or of all queues if `queue` is missing too. `confirm` is the number of
+    jobs that the user confirmed."""
 
     queue: Name | None = None
     task: Name | None = None
     error: str | None = None
-    confirm: Whole = 0
+    confirm: NonNegativeInt = 0
 
 
-async def dead_letters(asked: Asked) -> Page:
-    said: Shown = asked.query
-    found = await asked.inspect.find(Filter(states=(State.FAILED,), queue=said.queue), limit=LOOKED_AT)
-    counts = await asked.inspect.counts()
+async def dead_letters_page(request: RouteRequest) -> PageResponse:
+    query: DeadLettersQuery = request.query
+    page = await request.inspect.find(
+        Filter(states=(State.FAILED,), queue=query.queue), limit=MAX_GROUPED_JOBS
+    )
+    counts = await request.inspect.counts()
     failed = {queue: states.get(State.FAILED, 0) for queue, states in sorted(counts.items())}
-    shows = {
-        "kinds": kinds(found.jobs),
-        "looked_at": len(found.jobs),
-        "all": sum(failed.values()),
+    context = {
+        "groups": group_failures(page.jobs),
+        "grouped_count": len(page.jobs),
+        "total": sum(failed.values()),
         "failed": {queue: count for queue, count in failed.items() if count},
-        "queue": said.queue,
+        "queue": query.queue,
     }
-    return Page("dead_letters.html", shows, live=("letters",))
+    return PageResponse("dead_letters.html", context, live=("groups",))
 
 
-def cause(job: Job) -> Cause:
+def failure_cause(job: Job) -> FailureCause:
     return job.queue, job.task, job.error.type if job.error else job.reason or ""
 
 
-def kinds(jobs: Iterable[Job]) -> list[Kind]:
-    """The largest first."""
-    by_cause: dict[Cause, list[Job]] = {}
+def group_failures(jobs: Iterable[Job]) -> list[FailureGroup]:
+    """Returns the jobs grouped by queue, task and error, the largest group first. `jobs` must be sorted,
+    newest first."""
+    by_cause: dict[FailureCause, list[Job]] = {}
     for job in jobs:
-        by_cause.setdefault(cause(job), []).append(job)
-    found = [
-        Kind(
+        by_cause.setdefault(failure_cause(job), []).append(job)
+    groups = [
+        FailureGroup(
             queue=queue,
             task=task,
             error=error,
-            count=len(same),
-            newest=same[0],
-            since=min(job.finished or job.created for job in same),
+            count=len(members),
+            newest=members[0],
+            since=min(job.finished or job.created for job in members),
         )
-        for (queue, task, error), same in by_cause.items()
+        for (queue, task, error), members in by_cause.items()
     ]
-    return sorted(found, key=lambda kind: -kind.count)
+    return sorted(groups, key=lambda group: -group.count)
 
 
-async def retry(asked: Asked) -> Go:
-    said: Meant = asked.body
-    ids = [job.id async for job in _meant(asked, said)]
-    if not still_meant(len(ids), said.confirm):
-        raise Refused(
+async def retry_dead_letters(request: RouteRequest) -> Redirect:
+    body: RetryDeadLettersForm = request.body
+    ids = [job.id async for job in _matching_jobs(request, body)]
+    if not matches_confirmation(len(ids), body.confirm):
+        raise HTTPError(
             HTTPStatus.CONFLICT,
-            f"confirm: {said.confirm} dead letters were confirmed and {len(ids)} are meant by now; "
+            f"confirm: {body.confirm} dead letters were confirmed and {len(ids)} match now; "
             "nothing was changed, look again",
             field="confirm",
         )
-    done = await asked.inspect.retry(Filter(ids=tuple(ids), states=(State.FAILED,)))
-    return go(asked, "/dead-letters", told="bulk.retry", count=done.changed)
+    result = await request.inspect.retry(Filter(ids=tuple(ids), states=(State.FAILED,)))
+    return request.redirect("/dead-letters", notice="bulk.retry", count=result.changed)
 
 
-async def _meant(asked: Asked, said: Meant) -> AsyncIterator[Job]:
-    async for job in asked.inspect.each(Filter(states=(State.FAILED,), queue=said.queue, task=said.task)):
-        if said.task is None or cause(job)[2] == (said.error or ""):
+async def _matching_jobs(request: RouteRequest, body: RetryDeadLettersForm) -> AsyncIterator[Job]:
+    async for job in request.inspect.each(Filter(states=(State.FAILED,), queue=body.queue, task=body.task)):
+        if body.task is None or failure_cause(job)[2] == (body.error or ""):
             yield job
 
 
@@ -113,16 +117,16 @@ ROUTES = (
         method="GET",
         path="/dead-letters",
         role=Role.VIEWER,
-        handler=dead_letters,
-        says="Jobs that failed for good, by what they died of.",
-        query=Shown,
+        handler=dead_letters_page,
+        summary="Dead letters, grouped by error.",
+        query=DeadLettersQuery,
     ),
     Route(
         method="POST",
         path="/dead-letters/retry",
         role=Role.OPERATOR,
-        handler=retry,
-        says="Dead letters of one kind, or all, run again.",
-        takes=Meant,
+        handler=retry_dead_letters,
+        summary="Retry one group of dead letters, or all.",
+        body=RetryDeadLettersForm,
     ),
 )

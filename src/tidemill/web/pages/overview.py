@@ -1,4 +1,4 @@
-"""Everything at a glance, and first what needs somebody."""
+"""The overview page with its warnings, and the workers page."""
 
 from __future__ import annotations
 
@@ -9,29 +9,34 @@ from typing import Literal
 import msgspec
 
 from tidemill.contract.pools import LimitView
-from tidemill.contract.reader import Minute
+from tidemill.contract.reader import QueueMinute
 from tidemill.core.states import State
 from tidemill.inspect.inspector import Inspector
 from tidemill.inspect.pools import PoolStatus
 from tidemill.inspect.views import Overview, QueueView
-from tidemill.seam.answers import Page
-from tidemill.seam.roles import Role
-from tidemill.seam.routes import Route
-from tidemill.web.asked import Asked
+from tidemill.routing.routes import PageResponse, Role, Route
+from tidemill.web.request import RouteRequest
 
-HOUR, MINUTE = 3600.0, 60.0
-LONG_WAIT = 600.0
-"""So many seconds without a start are worth a look, when nothing holds the queue back on purpose."""
-MOST_POOLS = 12
-"""The fullest; the page of pools has all."""
+HOUR_SECONDS, MINUTE_SECONDS = 3600.0, 60.0
+LONG_WAIT_SECONDS = 600.0
+"""A longer wait causes a warning, unless the queue is paused."""
+MAX_POOLS_SHOWN = 12
+"""The fullest pools; the pools page has all."""
 
-What = Literal["store", "unserved", "tripped", "closed", "paused", "failed", "late", "dropped"]
+WarningKind = Literal["store", "no_worker", "tripped", "closed", "paused", "failed", "late", "dropped"]
 
 
-class Matter(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that needs a person: of which queue or pool, how many jobs, since or until when."""
+class OverviewWarning(msgspec.Struct, frozen=True, kw_only=True):
+    """A condition that needs attention.
 
-    what: What
+    - `kind`: the condition, such as "paused" or "no_worker"; "tripped" means that the breaker closed a pool
+    - `name`, `key`: the queue or pool, and the key of a keyed pool
+    - `count`: the number of jobs that the condition affects
+    - `at`: the Unix time at which a pause or closure ends; for "late", the Unix time since
+      which the oldest ready job waits
+    - `text`: the reason of a pause or closure; for "store", the warning of the store"""
+
+    kind: WarningKind
     name: str = ""
     key: str | None = None
     count: int = 0
@@ -39,82 +44,115 @@ class Matter(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
 
     @property
-    def grave(self) -> bool:
-        return self.what in {"store", "unserved", "tripped"}
+    def is_critical(self) -> bool:
+        return self.kind in {"store", "no_worker", "tripped"}
 
 
-class Rates(msgspec.Struct, frozen=True):
-    """Jobs that ended in each minute of the last hour, and how many failed in it."""
+class QueueThroughput(msgspec.Struct, frozen=True):
+    """The throughput of a queue in the last hour. `ended` has the number of done and failed jobs of each
+    minute, oldest first. `failed` is the total number of failed jobs."""
 
     ended: tuple[int, ...]
     failed: int
 
 
-async def overview(asked: Asked) -> Page:
-    seen = await asked.inspect.overview(sparing=True)
-    rates = {queue.name: await rates_of(asked.inspect, queue.name, seen.now) for queue in seen.queues}
-    pools = sorted(seen.pools, key=lambda pool: (pool.is_open, -fullest(pool.limits)))
-    shows = {
-        "seen": seen,
-        "rates": rates,
-        "matters": sorted(matters(seen), key=lambda matter: not matter.grave),
-        "pools": pools[:MOST_POOLS],
-        "more_pools": max(0, len(pools) - MOST_POOLS),
-        "fullest": fullest,
-        "most": max((queue.size for queue in seen.queues), default=0),
-        "counts": {state: sum(queue.counts[state] for queue in seen.queues) for state in State},
-        "ended": [sum(minute) for minute in zip(*(rate.ended for rate in rates.values()), strict=True)],
+async def overview_page(request: RouteRequest) -> PageResponse:
+    overview = await request.inspect.overview(cached=True)
+    throughput = {
+        queue.name: await queue_throughput(request.inspect, queue.name, overview.now)
+        for queue in overview.queues
     }
-    return Page("overview.html", shows, live=("glance", "matters", "queues", "pools", "workers"))
+    pools = sorted(overview.pools, key=lambda pool: (pool.is_open, -highest_usage(pool.limits)))
+    context = {
+        "overview": overview,
+        "throughput": throughput,
+        "warnings": sorted(collect_warnings(overview), key=lambda warning: not warning.is_critical),
+        "pools": pools[:MAX_POOLS_SHOWN],
+        "more_pools": max(0, len(pools) - MAX_POOLS_SHOWN),
+        "highest_usage": highest_usage,
+        "largest": max((queue.size for queue in overview.queues), default=0),
+        "counts": {state: sum(queue.counts[state] for queue in overview.queues) for state in State},
+        "ended": [
+            sum(minute) for minute in zip(*(queue.ended for queue in throughput.values()), strict=True)
+        ],
+    }
+    return PageResponse("overview.html", context, live=("counts", "warnings", "queues", "pools", "workers"))
 
 
-async def rates_of(inspect: Inspector, queue: str, now: float) -> Rates:
-    """By whole minutes: the one that runs is not over."""
-    begun = now // MINUTE * MINUTE
-    minutes = await inspect.history(queue, begun - HOUR)
-    by_minute = {minute.at: minute for minute in minutes if minute.at < begun}
-    ended = [_ended(by_minute.get(begun - MINUTE * back)) for back in range(60, 0, -1)]
-    return Rates(tuple(ended), sum(minute.failed for minute in minutes))
+async def queue_throughput(inspect: Inspector, queue: str, now: float) -> QueueThroughput:
+    """Returns the throughput of a queue in the hour before `now`, a Unix time. `ended` has 60 whole minutes,
+    without the current minute."""
+    current_minute = now // MINUTE_SECONDS * MINUTE_SECONDS
+    minutes = await inspect.history(queue, current_minute - HOUR_SECONDS)
+    by_minute = {minute.at: minute for minute in minutes if minute.at < current_minute}
+    ended = [_ended_count(by_minute.get(current_minute - MINUTE_SECONDS * back)) for back in range(60, 0, -1)]
+    return QueueThroughput(tuple(ended), sum(minute.failed for minute in minutes))
 
 
-def _ended(minute: Minute | None) -> int:
+def _ended_count(minute: QueueMinute | None) -> int:
     return 0 if minute is None else minute.done + minute.failed
 
 
-def fullest(limits: Sequence[LimitView]) -> float:
-    """The share of the limit that is used most."""
+def highest_usage(limits: Sequence[LimitView]) -> float:
+    """Returns the used share of the fullest limit: 1.0 if it is full, 0.0 if there are no limits."""
     return max((limit.used / limit.amount for limit in limits), default=0.0)
 
 
-def matters(seen: Overview) -> Iterator[Matter]:
-    for warning in seen.store.warnings:
-        yield Matter(what="store", text=warning)
-    for queue in seen.queues:
-        yield from _of_queue(queue, seen.now)
-    for pool in seen.pools:
-        yield from _of_pool(pool)
+def collect_warnings(overview: Overview) -> Iterator[OverviewWarning]:
+    for warning in overview.store.warnings:
+        yield OverviewWarning(kind="store", text=warning)
+    for queue in overview.queues:
+        yield from _queue_warnings(queue, overview.now)
+    for pool in overview.pools:
+        yield from _pool_warnings(pool)
 
 
-def _of_pool(pool: PoolStatus) -> Iterator[Matter]:
-    of = partial(Matter, name=pool.name, key=pool.key)
+def _pool_warnings(pool: PoolStatus) -> Iterator[OverviewWarning]:
+    pool_warning = partial(OverviewWarning, name=pool.name, key=pool.key)
     if pool.closed is not None:
-        yield of(what="closed", at=pool.closed.until, text=pool.closed.reason)
+        yield pool_warning(kind="closed", at=pool.closed.until, text=pool.closed.reason)
     for closure in pool.closures:
-        yield of(what="tripped", at=closure.until, text=closure.text or closure.reason)
+        yield pool_warning(kind="tripped", at=closure.until, text=closure.text or closure.reason)
 
 
-def _of_queue(queue: QueueView, now: float) -> Iterator[Matter]:
+def _queue_warnings(queue: QueueView, now: float) -> Iterator[OverviewWarning]:
     ready = queue.counts[State.READY]
     if ready and not queue.workers:
-        yield Matter(what="unserved", name=queue.name, count=ready)
+        yield OverviewWarning(kind="no_worker", name=queue.name, count=ready)
     elif queue.pause is not None:
-        yield Matter(what="paused", name=queue.name, at=queue.pause.until, text=queue.pause.reason)
-    elif queue.latency is not None and queue.latency > LONG_WAIT:
-        yield Matter(what="late", name=queue.name, count=ready, at=now - queue.latency)
+        yield OverviewWarning(kind="paused", name=queue.name, at=queue.pause.until, text=queue.pause.reason)
+    elif queue.latency is not None and queue.latency > LONG_WAIT_SECONDS:
+        yield OverviewWarning(kind="late", name=queue.name, count=ready, at=now - queue.latency)
     if failed := queue.counts[State.FAILED]:
-        yield Matter(what="failed", name=queue.name, count=failed)
+        yield OverviewWarning(kind="failed", name=queue.name, count=failed)
     if queue.dropped_early:
-        yield Matter(what="dropped", name=queue.name, count=queue.dropped_early)
+        yield OverviewWarning(kind="dropped", name=queue.name, count=queue.dropped_early)
 
 
-ROUTES = (Route(method="GET", path="/", role=Role.VIEWER, handler=overview, says="Everything at a glance."),)
+OVERVIEW_ROUTES = (
+    Route(
+        method="GET",
+        path="/",
+        role=Role.VIEWER,
+        handler=overview_page,
+        summary="Overview of queues, pools, workers and the store.",
+    ),
+)
+
+
+async def workers_page(request: RouteRequest) -> PageResponse:
+    workers = sorted(await request.inspect.workers(), key=lambda worker: (worker.host, worker.pid, worker.id))
+    return PageResponse("workers.html", {"workers": workers}, live=("workers",))
+
+
+WORKERS_ROUTES = (
+    Route(
+        method="GET",
+        path="/workers",
+        role=Role.VIEWER,
+        handler=workers_page,
+        summary="Live workers.",
+    ),
+)
+
+ROUTES = (*OVERVIEW_ROUTES, *WORKERS_ROUTES)

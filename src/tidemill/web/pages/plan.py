@@ -1,4 +1,4 @@
-"""When so many jobs would be done, if they were sent now."""
+"""The plan page: when jobs enqueued now would be done."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ from msgspec import Meta
 
 from tidemill.errors import TidemillError
 from tidemill.inspect.plan import LimitPlan, Plan
-from tidemill.seam.answers import Page
-from tidemill.seam.refusals import Refused
-from tidemill.seam.roles import Role
-from tidemill.seam.routes import Route
-from tidemill.web.api import plans
-from tidemill.web.api.fields import Name, Priority
-from tidemill.web.api.plans import Planned
-from tidemill.web.asked import Asked
-from tidemill.web.lasting import span_of
+from tidemill.routing.problems import HTTPError
+from tidemill.routing.routes import PageResponse, Role, Route
+from tidemill.web.api import tasks
+from tidemill.web.api.schemas import Name, Priority
+from tidemill.web.api.tasks import PlanBody
+from tidemill.web.request import RouteRequest, parse_duration_field
 
 
-class PlanWanted(msgspec.Struct, frozen=True, kw_only=True):
-    """`arguments` are an example of a job's, as a JSON object."""
+class PlanPageQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The form of the plan page. `arguments` are example arguments of a job, as a JSON object. `takes` is the
+    duration of a call, such as `2s`."""
 
     task: Name | None = None
     count: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
@@ -32,66 +30,77 @@ class PlanWanted(msgspec.Struct, frozen=True, kw_only=True):
     arguments: Annotated[str, Meta(max_length=10_000)] | None = None
 
 
-class Share(msgspec.Struct, frozen=True):
-    """A limit, and how long it alone would take, of the longest."""
+class LimitShare(msgspec.Struct, frozen=True):
+    """A limit of a plan, and the length of its bar on the page.
+
+    `limit.seconds` is the time that the jobs would take if this were the only limit. `share`, the length
+    of the bar, is this time divided by the longest such time of all limits. The slowest limit has the
+    share 1.0."""
 
     limit: LimitPlan
     share: float
 
 
-async def plan(asked: Asked) -> Page:
-    wanted: PlanWanted = asked.query
-    found, problem = await _answer(asked, wanted)
-    return Page(
+async def plan_page(request: RouteRequest) -> PageResponse:
+    query: PlanPageQuery = request.query
+    plan, problem = await _compute_plan(request, query)
+    return PageResponse(
         "plan.html",
         {
-            "wanted": wanted,
-            "tasks": [(name, name) for name in sorted(asked.app.tasks)],
-            "plan": found,
-            "shares": [] if found is None else _shares(found),
+            "query": query,
+            "tasks": [(name, name) for name in sorted(request.app.tasks)],
+            "plan": plan,
+            "shares": [] if plan is None else _limit_shares(plan),
             "problem": problem,
         },
         status=HTTPStatus.OK if problem is None else HTTPStatus.UNPROCESSABLE_ENTITY,
     )
 
 
-async def _answer(asked: Asked, wanted: PlanWanted) -> tuple[Plan | None, str | None]:
-    """What is wrong is said beside what was typed."""
-    if wanted.task is None or wanted.count is None:
+async def _compute_plan(request: RouteRequest, query: PlanPageQuery) -> tuple[Plan | None, str | None]:
+    """Returns (plan, None) or (None, error to show); (None, None) if the form has no task or no count."""
+    if query.task is None or query.count is None:
         return None, None
     try:
-        said = Planned(
-            task=wanted.task,
-            count=wanted.count,
-            payload=_payload(wanted.arguments),
-            priority=wanted.priority,
-            takes=span_of(wanted.takes, field="takes"),
+        body = PlanBody(
+            task=query.task,
+            count=query.count,
+            payload=_parse_arguments(query.arguments),
+            priority=query.priority,
+            takes=parse_duration_field(query.takes, field="takes"),
         )
-        return await plans.plan(replace(asked, body=said)), None
-    except (TidemillError, Refused) as error:
+        return await tasks.plan_jobs(replace(request, body=body)), None
+    except (TidemillError, HTTPError) as error:
         return None, str(error)
 
 
-def _payload(text: str | None) -> dict[str, Any] | None:
+def _parse_arguments(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise Refused(
+        raise HTTPError(
             HTTPStatus.UNPROCESSABLE_ENTITY,
             f'arguments: must be a JSON object, such as {{"song": "x"}}: {error}',
         ) from None
 
 
-def _shares(found: Plan) -> list[Share]:
-    """Longest first; one that takes for ever is all of it."""
-    longest = max((limit.seconds or 0.0 for limit in found.limits), default=0.0)
+def _limit_shares(plan: Plan) -> list[LimitShare]:
+    """Returns the plan's limits, the slowest first. A limit under which the jobs never end has share 1.0."""
+    longest = max((limit.seconds or 0.0 for limit in plan.limits), default=0.0)
     shares = [
-        Share(limit, 1.0 if limit.seconds is None or not longest else limit.seconds / longest)
-        for limit in found.limits
+        LimitShare(limit, 1.0 if limit.seconds is None or not longest else limit.seconds / longest)
+        for limit in plan.limits
     ]
-    return sorted(shares, key=lambda one: (one.limit.seconds is not None, -one.share, one.limit.name))
+    return sorted(
+        shares,
+        key=lambda limit_share: (
+            limit_share.limit.seconds is not None,
+            -limit_share.share,
+            limit_share.limit.name,
+        ),
+    )
 
 
 ROUTES = (
@@ -99,8 +108,8 @@ ROUTES = (
         method="GET",
         path="/plan",
         role=Role.VIEWER,
-        handler=plan,
-        says="When so many jobs would be done if they were sent now.",
-        query=PlanWanted,
+        handler=plan_page,
+        summary="Estimate when jobs enqueued now would be done.",
+        query=PlanPageQuery,
     ),
 )

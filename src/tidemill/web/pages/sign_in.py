@@ -1,8 +1,4 @@
-"""Signing in, by a token or by a link, and out again.
-
-A link is used by the form it shows, not by being opened: programs that look at links before people do must
-not use them up.
-"""
+"""Pages for sign-in and sign-out."""
 
 from __future__ import annotations
 
@@ -10,107 +6,133 @@ from http import HTTPStatus
 
 import msgspec
 
-from tidemill.seam.answers import Go, Page
-from tidemill.seam.refusals import Refused
-from tidemill.seam.roles import Role
-from tidemill.seam.routes import Route
-from tidemill.web.asked import Asked
-from tidemill.web.cookies import Place
-from tidemill.web.signing import Signing
+from tidemill.routing.problems import HTTPError
+from tidemill.routing.routes import PageResponse, Redirect, Role, Route
+from tidemill.web.request import RouteRequest
+from tidemill.web.request_checks import CookieScope
+from tidemill.web.sign_in import SignInService
 
-UNKNOWN = "module:app"
-"""What stands for the application where a program serves it that nobody loaded by name."""
+APP_PLACEHOLDER = "module:app"
+"""Shown in commands if the application was not loaded by its import name."""
 
 
-class Next(msgspec.Struct, frozen=True):
-    """`next` is where somebody wanted to go."""
+class SignInQuery(msgspec.Struct, frozen=True):
+    """The query parameters of the sign-in page. `next` is the path of the page to open after the sign-in."""
 
     next: str = "/"
 
 
-class Token(msgspec.Struct, frozen=True, kw_only=True):
+class SignInForm(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     next: str = "/"
 
 
-async def sign_in(asked: Asked) -> Page:
-    return _form(next_=_own(asked.query.next))
+async def sign_in_page(request: RouteRequest) -> PageResponse:
+    return _sign_in_form(next_=_own_path(request.query.next))
 
 
-async def by_token(asked: Asked) -> Page | Go:
-    body: Token = asked.body
-    cookie = await _signing(asked).by_token(body.token, _place(asked), asked.address)
+async def sign_in_by_token(request: RouteRequest) -> PageResponse | Redirect:
+    body: SignInForm = request.body
+    cookie = await _sign_in_service(request).by_token(body.token, _cookie_scope(request), request.address)
     if cookie is None:
-        return _form(next_=_own(body.next), problem="sign_in.wrong", status=HTTPStatus.UNAUTHORIZED)
-    return Go(_own(body.next), headers={"set-cookie": cookie})
+        return _sign_in_form(
+            next_=_own_path(body.next), problem="sign_in.invalid_token", status=HTTPStatus.UNAUTHORIZED
+        )
+    return Redirect(_own_path(body.next), headers={"set-cookie": cookie})
 
 
-async def link(asked: Asked) -> Page:
-    return _form(link=asked.path["secret"])
+async def sign_in_link_page(request: RouteRequest) -> PageResponse:
+    return _sign_in_form(link=request.path["secret"])
 
 
-async def by_link(asked: Asked) -> Page | Go:
-    cookie = await _signing(asked).by_link(asked.path["secret"], _place(asked), asked.address)
+async def sign_in_by_link(request: RouteRequest) -> PageResponse | Redirect:
+    cookie = await _sign_in_service(request).by_link(
+        request.path["secret"], _cookie_scope(request), request.address
+    )
     if cookie is None:
-        return _form(problem="sign_in.used", app=asked.app.loaded_as or UNKNOWN, status=HTTPStatus.GONE)
-    return Go("/", headers={"set-cookie": cookie})
+        return _sign_in_form(
+            problem="sign_in.invalid_link",
+            app=request.app.application_spec or APP_PLACEHOLDER,
+            status=HTTPStatus.GONE,
+        )
+    return Redirect("/", headers={"set-cookie": cookie})
 
 
-async def sign_out(asked: Asked) -> Go:
-    cookie = await _signing(asked).out(asked.who, _place(asked), asked.headers.get("cookie"), asked.address)
-    return Go("/sign-in", headers={"set-cookie": cookie})
+async def sign_out(request: RouteRequest) -> Redirect:
+    cookie = await _sign_in_service(request).sign_out(
+        request.user, _cookie_scope(request), request.headers.get("cookie"), request.address
+    )
+    return Redirect("/sign-in", headers={"set-cookie": cookie})
 
 
-def _form(
+def _sign_in_form(
     *,
     next_: str = "/",
     link: str | None = None,
     problem: str | None = None,
-    app: str = UNKNOWN,
+    app: str = APP_PLACEHOLDER,
     status: int = HTTPStatus.OK,
-) -> Page:
-    """`problem` is a word of the catalogue, `app` what a command names the application by."""
-    shows = {"next": next_, "link_secret": link, "problem": problem, "app": app}
-    return Page("sign_in.html", shows, status=status)
+) -> PageResponse:
+    """Returns the sign-in page.
+
+    `next_` is the path to open after the sign-in. `link` is the secret of a sign-in link. `problem` is
+    the translation key of an error message. `app` is the application's name in the commands that the page
+    shows."""
+    context = {"next": next_, "link_secret": link, "problem": problem, "app": app}
+    return PageResponse("sign_in.html", context, status=status)
 
 
-def _own(path: str) -> str:
-    """Only a page of ours: `//elsewhere` is a host to a browser, and so is `/\\elsewhere`."""
+def _own_path(path: str) -> str:
+    r"""Returns the path if it belongs to this dashboard, else `/`. Browsers read `//elsewhere` and
+    `/\elsewhere` as another host."""
     is_path = path.startswith("/") and path.isprintable() and "\\" not in path
     return path if is_path and not path.startswith("//") else "/"
 
 
-def _place(asked: Asked) -> Place:
-    return Place(asked.headers.get("host", ""), asked.secure, asked.prefix)
+def _cookie_scope(request: RouteRequest) -> CookieScope:
+    return CookieScope(request.headers.get("host", ""), request.secure, request.prefix)
 
 
-def _signing(asked: Asked) -> Signing:
-    if asked.signing is None:
-        raise Refused(HTTPStatus.NOT_FOUND, "people sign in where this dashboard is mounted")
-    return asked.signing
+def _sign_in_service(request: RouteRequest) -> SignInService:
+    if request.sign_in is None:
+        raise HTTPError(HTTPStatus.NOT_FOUND, "people sign in where this dashboard is mounted")
+    return request.sign_in
 
 
 ROUTES = (
-    Route(method="GET", path="/sign-in", role=Role.ANYBODY, handler=sign_in, says="Sign in", query=Next),
+    Route(
+        method="GET",
+        path="/sign-in",
+        role=Role.PUBLIC,
+        handler=sign_in_page,
+        summary="Sign in",
+        query=SignInQuery,
+    ),
     Route(
         method="POST",
         path="/sign-in",
-        role=Role.ANYBODY,
-        handler=by_token,
-        says="Sign in with a token",
-        takes=Token,
+        role=Role.PUBLIC,
+        handler=sign_in_by_token,
+        summary="Sign in with a token",
+        body=SignInForm,
         audited=False,
     ),
-    Route(method="GET", path="/sign-in/{secret}", role=Role.ANYBODY, handler=link, says="Sign in by a link"),
+    Route(
+        method="GET",
+        path="/sign-in/{secret}",
+        role=Role.PUBLIC,
+        handler=sign_in_link_page,
+        summary="Sign in by a link",
+    ),
     Route(
         method="POST",
         path="/sign-in/{secret}",
-        role=Role.ANYBODY,
-        handler=by_link,
-        says="Use a link",
+        role=Role.PUBLIC,
+        handler=sign_in_by_link,
+        summary="Use a link",
         audited=False,
     ),
     Route(
-        method="POST", path="/sign-out", role=Role.VIEWER, handler=sign_out, says="Sign out", audited=False
+        method="POST", path="/sign-out", role=Role.VIEWER, handler=sign_out, summary="Sign out", audited=False
     ),
 )

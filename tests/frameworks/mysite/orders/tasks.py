@@ -1,4 +1,4 @@
-"""Tasks of Django's own kind."""
+"""Tasks declared with Django's task API."""
 
 from __future__ import annotations
 

@@ -1,17 +1,16 @@
--- Jobs by filter. `find.py` puts a statement together from these pieces. What is asked here about texts and
--- fields may say yes too often, never too seldom: whoever reads the rows asks `core.matching.matches` once
--- more.
+-- Finds jobs by filter. `find.py` builds a statement from these parts. A condition on texts and fields may
+-- match too often, never too rarely: `core.filters.matches_filter` checks each row again.
 
 -- name: rows
 SELECT {columns} FROM (
-    SELECT j AS job FROM tidemill.jobs AS j WHERE {meant} AND {states} {order} LIMIT {portion}
-) AS page CROSS JOIN LATERAL tidemill.shown(page.job) {order};
+    SELECT j AS job FROM tidemill.jobs AS j WHERE {condition} AND {states} {order} LIMIT {portion}
+) AS page CROSS JOIN LATERAL tidemill.visible_job(page.job) {order};
 
--- name: running_rows (the rows of jobs in folded claims say that they are ready)
+-- name: running_rows (the rows of jobs in bulk claims still say 'ready')
 SELECT {columns} FROM (
-    (SELECT {columns} FROM tidemill.jobs WHERE {meant} AND {states} {order} LIMIT {portion})
+    (SELECT {columns} FROM tidemill.jobs WHERE {condition} AND {states} {order} LIMIT {portion})
     UNION ALL
-    (SELECT {columns} FROM tidemill.folded WHERE {meant} {order} LIMIT {portion})
+    (SELECT {columns} FROM tidemill.bulk_claimed WHERE {condition} {order} LIMIT {portion})
 ) AS page {order} LIMIT {portion};
 
 -- name: newest_first
@@ -23,7 +22,7 @@ ORDER BY seq
 -- name: before
 seq < {}
 
--- name: behind
+-- name: after
 seq > {}
 
 -- name: ids
@@ -38,7 +37,7 @@ queue = {}
 -- name: task
 task = {}
 
--- name: key (a lane is its key, or begins with it where there are pools)
+-- name: key (a lane is its key, or starts with it if there are pools)
 (lane = {0} OR left(lane, length({0}) + 1) = {0} || chr(31))
 
 -- name: flow
@@ -65,11 +64,11 @@ finished >= {}
 -- name: finished_until
 finished < {}
 
--- name: text (a payload with escapes may spell the text in another way; only A to Z have two cases here)
+-- name: text (a payload with escapes may spell the text differently; only A to Z have two cases here)
 (strpos(lower(payload COLLATE "C"), {quoted}) > 0 OR strpos(lower(task COLLATE "C"), {plain}) > 0
  OR strpos(lower(lane COLLATE "C"), {plain}) > 0 OR strpos(lower(tags COLLATE "C"), {quoted}) > 0
  OR strpos(lower(note COLLATE "C"), {plain}) > 0 OR strpos(lower(reason COLLATE "C"), {plain}) > 0
  OR strpos(lower(error COLLATE "C"), {quoted}) > 0 OR strpos(payload, '\u') > 0 OR strpos(payload, '\/') > 0)
 
--- name: field (what a payload has in it if it has the field)
+-- name: field (a text that the payload contains if it has the field)
 (strpos(payload, {}) > 0 OR strpos(payload, '\u') > 0 OR strpos(payload, '\/') > 0)

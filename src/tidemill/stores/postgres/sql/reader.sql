@@ -1,12 +1,12 @@
--- Reading, in the way of nobody.
+-- Reads; they block no writer.
 
 -- name: get
 -- $1 ids
 SELECT {columns} FROM (SELECT j AS job FROM tidemill.jobs AS j WHERE j.id = ANY($1::text[])) AS named
-CROSS JOIN LATERAL tidemill.shown(named.job);
+CROSS JOIN LATERAL tidemill.visible_job(named.job);
 
--- name: counts (jobs in folded claims run, though their rows say that they are ready)
-WITH held AS MATERIALIZED (SELECT queue, count(*) AS jobs FROM tidemill.folded GROUP BY queue)
+-- name: counts (jobs in bulk claims run, although their rows say 'ready')
+WITH held AS MATERIALIZED (SELECT queue, count(*) AS jobs FROM tidemill.bulk_claimed GROUP BY queue)
 SELECT c.queue, c.state, sum(c.jobs)::bigint AS jobs, count(*) AS rows FROM (
     SELECT queue, CASE state WHEN 'retrying' THEN 'scheduled' ELSE state END AS state, jobs FROM tidemill.counts
     UNION ALL SELECT queue, 'running', jobs FROM held
@@ -20,15 +20,15 @@ SELECT minute, sum(done)::bigint, sum(failed)::bigint, sum(cancelled)::bigint, s
 FROM tidemill.history WHERE queue = $1 AND minute >= $2 GROUP BY minute ORDER BY minute;
 
 -- name: logs
--- $1 job, $2 how many of each attempt
+-- $1 job, $2 limit for each attempt
 SELECT generation, attempt, at, line FROM (
     SELECT generation, attempt, at, line, number,
         row_number() OVER (PARTITION BY generation, attempt ORDER BY number DESC) AS age
     FROM tidemill.logs WHERE job = $1
-) AS said WHERE age <= $2 ORDER BY generation, attempt, number;
+) AS recent WHERE age <= $2 ORDER BY generation, attempt, number;
 
 -- name: attempts
--- $1 job, $2 how many
+-- $1 job, $2 limit
 SELECT generation, attempt, started, ended, worker, outcome, error FROM (
     SELECT * FROM tidemill.attempts WHERE job = $1 ORDER BY number DESC LIMIT $2
 ) AS last ORDER BY number;
@@ -37,22 +37,22 @@ SELECT generation, attempt, started, ended, worker, outcome, error FROM (
 -- $1 wall, $2 boot, $3 epoch
 SELECT w.id, w.host, w.pid, w.queues, w.concurrency, w.seen,
     (SELECT count(*) FROM tidemill.jobs AS j WHERE j.state = 'running' AND j.worker = w.id)
-    + (SELECT COALESCE(sum(c.open), 0)::bigint FROM tidemill.claims AS c WHERE c.worker = w.id) AS holds
+    + (SELECT COALESCE(sum(c.open_jobs), 0)::bigint FROM tidemill.claims AS c WHERE c.worker = w.id) AS holds
 FROM tidemill.workers AS w WHERE w.lease > (SELECT boot FROM tidemill.read_clock($1, $2, $3)) ORDER BY w.id;
 
--- name: backlog (of each lane and priority the earliest due: the jobs between are passed over)
+-- name: backlog (the earliest due of each lane and priority; skips the jobs between)
 -- $1 queue
-WITH RECURSIVE place (lane, priority) AS (
+WITH RECURSIVE entry (lane, priority) AS (
     (SELECT lane, priority FROM tidemill.ready WHERE queue = $1 ORDER BY lane, priority LIMIT 1)
     UNION ALL
-    SELECT n.lane, n.priority FROM place AS p CROSS JOIN LATERAL (
+    SELECT n.lane, n.priority FROM entry AS p CROSS JOIN LATERAL (
         SELECT r.lane, r.priority FROM tidemill.ready AS r
         WHERE r.queue = $1 AND (r.lane, r.priority) > (p.lane, p.priority)
         ORDER BY r.lane, r.priority LIMIT 1
     ) AS n
 )
 SELECT
-    (SELECT min(f.due) FROM place AS p CROSS JOIN LATERAL (
+    (SELECT min(f.due) FROM entry AS p CROSS JOIN LATERAL (
         SELECT r.due FROM tidemill.ready AS r
         WHERE r.queue = $1 AND r.lane = p.lane AND r.priority = p.priority ORDER BY r.due LIMIT 1
     ) AS f) AS oldest_ready,
@@ -70,7 +70,7 @@ SELECT
     ) AS last_ended;
 
 -- name: ahead
--- $1 job, $2 how many are counted at most
+-- $1 job, $2 limit
 SELECT (
     SELECT count(*) FROM (
         SELECT FROM tidemill.ready AS o
@@ -78,21 +78,21 @@ SELECT (
         AND (o.priority, o.due, o.seq) < (j.priority, j.due, j.seq) LIMIT $2
     ) AS before
 ) AS ahead
-FROM tidemill.jobs AS j CROSS JOIN LATERAL tidemill.shown(j) AS s WHERE j.id = $1 AND s.state = 'ready';
+FROM tidemill.jobs AS j CROSS JOIN LATERAL tidemill.visible_job(j) AS s WHERE j.id = $1 AND s.state = 'ready';
 
--- name: pooled_lanes (how many)
+-- name: pooled_lanes (their number)
 SELECT count(*) FROM tidemill.lanes WHERE strpos(lane, chr(31)) > 0;
 
--- name: demand (lanes whose jobs need pools or share calls: their names have parts)
--- $1 how many are looked at
-SELECT l.queue, l.lane, p.priority, p.jobs, s.needs, s.batching, s.extra
+-- name: demand (lanes whose jobs need pools or share calls: their names have several parts)
+-- $1 sample size
+SELECT l.queue, l.lane, p.priority, p.jobs, s.needs, s.batching, s.deferred_needs
 FROM tidemill.lanes AS l
 CROSS JOIN LATERAL (
     SELECT r.priority, count(*) AS jobs FROM tidemill.ready AS r
     WHERE r.queue = l.queue AND r.lane = l.lane GROUP BY r.priority
 ) AS p
 CROSS JOIN LATERAL (
-    SELECT j.needs, j.batching, j.extra, r.due, r.seq
+    SELECT j.needs, j.batching, j.deferred_needs, r.due, r.seq
     FROM tidemill.ready AS r JOIN tidemill.jobs AS j ON j.id = r.id
     WHERE r.queue = l.queue AND r.lane = l.lane AND r.priority = p.priority
     ORDER BY r.due, r.seq LIMIT $1
@@ -104,7 +104,7 @@ ORDER BY l.queue, l.lane, p.priority, s.due, s.seq;
 SELECT name, declared, override, pause FROM tidemill.queues ORDER BY name;
 
 -- name: arrivals
--- $1 behind, $2 how many
+-- $1 after, $2 limit
 SELECT seq, id, task, payload, options, arrived FROM tidemill.arrivals WHERE seq > $1 ORDER BY seq LIMIT $2;
 
 -- name: checkpoints

@@ -1,20 +1,20 @@
--- A listener begins to wait.
---   ARGV[2]   its handle
---   ARGV[3]   its number there
---   ARGV[4]…  its topics
--- What a killed process leaves behind goes by itself after an hour; who waits arms anew long before.
--- uses: full
-local KEPT = 3600
+-- Registers a listener.
+--   ARGV[2]   handle
+--   ARGV[3]   number of the listener in this handle
+--   ARGV[4]…  topics
+-- The entry of a killed process expires after an hour. A live listener arms again long before that.
+-- uses: out_of_memory
+local EXPIRY_SECONDS = 3600
 
 local time = redis.call('TIME')
 local now = time[1] .. '.' .. string.format('%06d', time[2])
 local member = ARGV[2] .. '/' .. ARGV[3]
 for at = 4, #ARGV do
-  local parked = root .. 'parked:' .. ARGV[at]
-  redis.call('ZADD', parked, now, member)
-  redis.call('EXPIRE', parked, KEPT)
+  local listeners = root .. 'listeners:' .. ARGV[at]
+  redis.call('ZADD', listeners, now, member)
+  redis.call('EXPIRE', listeners, EXPIRY_SECONDS)
   if string.sub(ARGV[at], 1, 4) == 'job:' then
-    redis.call('ZADD', root .. 'awaited', now, ARGV[2])
-    redis.call('EXPIRE', root .. 'awaited', KEPT)
+    redis.call('ZADD', root .. 'job_waiters', now, ARGV[2])
+    redis.call('EXPIRE', root .. 'job_waiters', EXPIRY_SECONDS)
   end
 end

@@ -1,3 +1,3 @@
--- The right to run ready jobs; arguments and answers are those of parts/claiming.lua.
--- uses: full claiming
+-- Claims plain jobs; see parts/claim.lua for arguments and reply.
+-- uses: out_of_memory claim
 return claim_plain(2)

@@ -1,12 +1,11 @@
--- Writes what a step made of the rows it looked up, if they are still what they were.
---   ARGV[2]  the step, see parts/turn.lua
---   how many checks, of each: how many words, the words (see `checks`)
---   how many writes, of each: how many words, the words: a command of Redis, or one of `writes`
---   how many lanes in which jobs come or go, of each: queue, lane, its group, its row, '-' if it is forgotten
---   or '' if nothing is known of it
---   how many picks, and topics to be rung
--- Answers 1, or 0 when something is different and nothing was written.
--- uses: clock bell records many turn stirring
+-- Commits an engine transaction, if the rows it has read are unchanged.
+--   ARGV[2]  transaction, see parts/commit_turn.lua
+--   number of checks, per check: number of words, words (see `checks`)
+--   number of writes, per write: number of words, words: a Redis command, or one of `writes`
+--   number of lanes that change, per lane: queue, lane, group, row; the row is '-' if deleted, '' if not loaded
+--   number of picks, then the topics to wake
+-- Returns 1, or 0 if a check failed and nothing was written.
+-- uses: clock wakeups job_record bulk_commands commit_turn worklist
 local cursor = 3
 local function word()
   cursor = cursor + 1
@@ -15,7 +14,7 @@ end
 
 local checks = {}
 
--- field, value, …
+-- Arguments: field, value, …
 function checks.hash(key, ...)
   local given, fields = { ... }, {}
   for at = 1, #given, 2 do fields[#fields + 1] = given[at] end
@@ -36,13 +35,13 @@ function checks.entry(key, name, expected)
   return #redis.call('XRANGE', root .. key, name, name) == tonumber(expected)
 end
 
--- Of what is too long to be sent again.
+-- For values that are too long to send again.
 function checks.digest(key, field, expected)
   local found = redis.call('HGET', root .. key, field)
   return found and redis.sha1hex(found) == expected
 end
 
--- Counts are read for limits: whoever had room has it still when there are fewer.
+-- Counts are compared with limits, so a lower count cannot invalidate the decision.
 function checks.count(key, field, expected)
   return tonumber(redis.call('HGET', root .. key, field) or 0) <= tonumber(expected)
 end
@@ -77,26 +76,26 @@ function checks.size(key, expected)
   return redis.call('SCARD', root .. key) == tonumber(expected)
 end
 
--- Of a lane that is shut because of it.
+-- For a lane that is blocked because its first job was refused.
 function checks.head(key, expected)
   return redis.call('ZRANGE', root .. key, 0, 0)[1] == expected
 end
 
 local writes = {}
 
--- A count that is forgotten when nothing is left.
-function writes.TALLY(key, field, by)
+-- Changes a count and deletes its field at zero.
+function writes.COUNT_OR_DELETE(key, field, by)
   if redis.call('HINCRBY', key, field, by) == 0 then redis.call('HDEL', key, field) end
 end
 
--- As Python adds: Redis would add in more digits than it has.
-function writes.PLUS(key, field, by)
+-- Adds floats as Python does: HINCRBYFLOAT computes with more digits.
+function writes.ADD_FLOAT(key, field, by)
   local before = tonumber(redis.call('HGET', key, field) or 0)
   redis.call('HSET', key, field, string.format('%.17g', before + tonumber(by)))
 end
 
--- Of a page that is empty nothing is left, unless jobs are still to come on it.
-function writes.UNPAGE(key, page, ...)
+-- An empty page is deleted, unless new jobs can still be added to it.
+function writes.DELETE_FROM_PAGE(key, page, ...)
   redis.call('HDEL', key, ...)
   local last = tonumber(redis.call('HGET', shard, 'seq'))
   if tonumber(page) < math.floor(last / 100) and redis.call('EXISTS', key) == 0 then
@@ -104,28 +103,28 @@ function writes.UNPAGE(key, page, ...)
   end
 end
 
--- With the lines of every attempt.
-function writes.UNLOG(key, id)
+-- Deletes the log lines of every attempt.
+function writes.DELETE_LOGS(key, id)
   for _, attempt in ipairs(redis.call('SMEMBERS', key)) do
-    redis.call('DEL', root .. 'lines:' .. attempt .. ':' .. id)
+    redis.call('DEL', root .. 'log_lines:' .. attempt .. ':' .. id)
   end
   redis.call('DEL', key)
 end
 
-function writes.TAKE(_, ...)
-  take({ ... })
+function writes.TAKE_WORK(_, ...)
+  take_work({ ... })
 end
 
-function writes.STIR(_, kind, course, ...)
-  stir(kind, course, { ... })
+function writes.MARK_DOCUMENT(_, kind, document, ...)
+  mark_document(kind, document, { ... })
 end
 
--- With a course goes all that has stirred it.
-function writes.UNSTIR(key, kind, course)
-  local order = key .. ':' .. kind .. ':' .. course
-  call_many('HDEL', key, redis.call('ZRANGE', order, 0, -1))
-  redis.call('DEL', order)
-  redis.call('ZREM', root .. 'stirred:' .. kind, course)
+-- Deletes the work items of a document.
+function writes.DELETE_WORK(key, kind, document)
+  local numbers_key = key .. ':' .. kind .. ':' .. document
+  call_many('HDEL', key, redis.call('ZRANGE', numbers_key, 0, -1))
+  redis.call('DEL', numbers_key)
+  redis.call('ZREM', root .. 'marked_documents:' .. kind, document)
 end
 
 for _ = 1, tonumber(word()) do
@@ -142,20 +141,20 @@ for number = 1, tonumber(word()) do
 end
 local picked = tonumber(word())
 
--- Where a lane stands among the open ones: by its head's priority, then served, then the head's place in line.
-local function place(lane, row)
+-- Member and score of a lane in the open lanes: priority of its first job, served number, seq of that job.
+local function open_lane_entry(lane, row)
   local first = redis.call('ZRANGE', lane.key, 0, 0, 'WITHSCORES')
   if not first[1] then return nil end
   return sub(row, 2, 7) .. sub(first[1], 9, 14) .. lane.name, first[2]
 end
 
-local function take_out(lane)
-  lane.key = root .. 'lane:' .. both(lane.queue, lane.name)
-  lane.order = root .. 'open:' .. both(lane.queue, lane.group)
+local function remove_open_lane(lane)
+  lane.key = root .. 'lane:' .. join_names(lane.queue, lane.name)
+  lane.open_key = root .. 'open_lanes:' .. join_names(lane.queue, lane.group)
   lane.before = redis.call('HGET', root .. 'lanes:' .. lane.queue, lane.name)
   if lane.before and sub(lane.before, 1, 1) == '\0' then
-    local stood = place(lane, lane.before)
-    if stood then redis.call('ZREM', lane.order, stood) end
+    local member = open_lane_entry(lane, lane.before)
+    if member then redis.call('ZREM', lane.open_key, member) end
   end
 end
 
@@ -163,34 +162,34 @@ local function picks()
   return tonumber(redis.call('HGET', shard, 'picks') or 0)
 end
 
-local NOT_SHUT = '\147\192\0\192' -- [nil, 0, nil]
-local FORGOTTEN = '-'
+local NOT_BLOCKED = '\147\192\0\192' -- [nil, 0, nil]
+local DELETED = '-'
 
--- Rows, orders and sizes of all lanes are written together.
-local rows, orders, sizes = {}, {}, {}
+-- Rows, open lanes and lane counts are collected and written together.
+local rows, open_lanes, lane_counts = {}, {}, {}
 
-local function resize(lane, by)
-  local of_queue = sizes[lane.queue] or {}
-  sizes[lane.queue] = of_queue
+local function count_lane(lane, by)
+  local of_queue = lane_counts[lane.queue] or {}
+  lane_counts[lane.queue] = of_queue
   of_queue[lane.group] = (of_queue[lane.group] or 0) + by
 end
 
-local function put_in(lane)
-  local row = lane.given ~= '' and lane.given or lane.before or FORGOTTEN
-  if row == FORGOTTEN then row = '\0' .. pack('>I6', picks()) .. NOT_SHUT end
-  local stands, priority = place(lane, row)
-  if stands then
-    if row ~= lane.before then gather(rows, lane.queue, lane.name, row) end
-    if sub(row, 1, 1) == '\0' then gather(orders, lane.order, priority, stands) end
-    if not lane.before then resize(lane, 1) end
+local function write_lane(lane)
+  local row = lane.given ~= '' and lane.given or lane.before or DELETED
+  if row == DELETED then row = '\0' .. pack('>I6', picks()) .. NOT_BLOCKED end
+  local member, priority = open_lane_entry(lane, row)
+  if member then
+    if row ~= lane.before then append_to(rows, lane.queue, lane.name, row) end
+    if sub(row, 1, 1) == '\0' then append_to(open_lanes, lane.open_key, priority, member) end
+    if not lane.before then count_lane(lane, 1) end
   elseif lane.before then
     redis.call('HDEL', root .. 'lanes:' .. lane.queue, lane.name)
-    resize(lane, -1)
+    count_lane(lane, -1)
   end
 end
 
--- The lane of plain jobs: its place is made up when it is looked at.
-local function serve(lane)
+-- The lane of plain jobs has no entry in the open lanes: load.lua computes it.
+local function write_served(lane)
   if redis.call('EXISTS', root .. 'ready:' .. lane.queue) == 0 then
     redis.call('HDEL', root .. 'served', lane.queue)
   elseif lane.given ~= '' then
@@ -201,33 +200,33 @@ local function serve(lane)
 end
 
 for _, lane in ipairs(lanes) do
-  if lane.name ~= '' then take_out(lane) end
+  if lane.name ~= '' then remove_open_lane(lane) end
 end
 local position = first_write
 for _ = 1, tonumber(ARGV[first_write]) do
   local to = position + 1 + tonumber(ARGV[position + 1])
   local command, key, from = ARGV[position + 2], root .. ARGV[position + 3], position + 4
-  local own = writes[command]
-  if own then
-    own(key, unpack(ARGV, from, to))
+  local write = writes[command]
+  if write then
+    write(key, unpack(ARGV, from, to))
   else
     redis.call(command, key, unpack(ARGV, from, to))
   end
   position = to
 end
 for _, lane in ipairs(lanes) do
-  if lane.name == '' then serve(lane) else put_in(lane) end
+  if lane.name == '' then write_served(lane) else write_lane(lane) end
 end
 for queue, texts in pairs(rows) do call_many('HSET', root .. 'lanes:' .. queue, texts) end
-for order, places in pairs(orders) do call_many('ZADD', order, places) end
-for queue, groups in pairs(sizes) do
+for open_key, entries in pairs(open_lanes) do call_many('ZADD', open_key, entries) end
+for queue, groups in pairs(lane_counts) do
   for group, by in pairs(groups) do
-    if by ~= 0 then writes.TALLY(root .. 'groups:' .. queue, group, by) end
+    if by ~= 0 then writes.COUNT_OR_DELETE(root .. 'lane_counts:' .. queue, group, by) end
   end
 end
 if picked > 0 then redis.call('HINCRBY', shard, 'picks', picked) end
 local topics = {}
 for topic = cursor, #ARGV do topics[#topics + 1] = ARGV[topic] end
-ring(topics)
+wake_listeners(topics)
 end_turn(ARGV[2])
 return 1

@@ -1,3 +1,3 @@
--- A step that changes nothing is over; ARGV[2] is the step.
--- uses: turn
+-- Ends the turn of the transaction ARGV[2], which has nothing to write.
+-- uses: commit_turn
 end_turn(ARGV[2])

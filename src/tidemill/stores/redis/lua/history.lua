@@ -1,21 +1,21 @@
--- What a queue did minute by minute.
---   ARGV[2]  the hash it is counted in
---   ARGV[3]  from which minute on
---   ARGV[4]  how many minutes are worth asking for one by one
---   ARGV[5]  … what is counted
--- Answers a line for each minute in which something was: when it began, and the counts. '?' when there are more
--- minutes than that; whoever wants them reads the hash.
--- uses: root
+-- Reads the history of a queue by minute.
+--   ARGV[2]  hash of the counts
+--   ARGV[3]  first minute
+--   ARGV[4]  number of minutes up to which they are read one by one
+--   ARGV[5]…  names of the counts
+-- Returns one row per minute with any count: its start and the counts. '?' if there are more minutes; the
+-- caller then reads the whole hash.
+-- uses: keys
 local key, first, most = root .. ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local newest = tonumber(redis.call('ZREVRANGE', root .. 'minutes', 0, 0, 'WITHSCORES')[2])
+local newest = tonumber(redis.call('ZREVRANGE', root .. 'history_minutes', 0, 0, 'WITHSCORES')[2])
 if not newest or newest < first then return '' end
 if (newest - first) / 60 > most then return '?' end
 
-local AT_ONCE = 500
+local MINUTES_PER_COMMAND = 500
 local lines, wide = {}, #ARGV - 4
-for from = first, newest, AT_ONCE * 60 do
+for from = first, newest, MINUTES_PER_COMMAND * 60 do
   local names = {}
-  local to = math.min(newest, from + (AT_ONCE - 1) * 60)
+  local to = math.min(newest, from + (MINUTES_PER_COMMAND - 1) * 60)
   for minute = from, to, 60 do
     local at = string.format('%.0f', minute)
     for number = 5, #ARGV do names[#names + 1] = at .. ':' .. ARGV[number] end

@@ -1,8 +1,8 @@
--- Plain jobs come in: without a key, pools, batching or a unique key.
---   ARGV[2]  how many groups, then of each: its queue, how many jobs, and of each job its id and its body
--- A body is flags, priority, [delay] [at] [expires], and the end of the record.
--- Answers how many groups were accepted. The one behind them needs more than this script knows.
--- uses: clock bell records many counting
+-- Inserts plain jobs: no key, pools, batch or unique key.
+--   ARGV[2]  number of groups, per group: queue, number of jobs, per job: id, body
+-- A body is flags, priority, [delay] [at] [expires], and the tail of the record. Returns the number of
+-- accepted groups. The next group, if any, needs the engine.
+-- uses: clock wakeups job_record bulk_commands counters
 local DELAY, AT = 2048, 4096
 
 local groups, ids, bodies = {}, {}, {}
@@ -20,11 +20,12 @@ do
 end
 
 local known = get_many(root .. 'jobs', ids)
-local remembered = get_many(root .. 'remembered', ids)
+local known_ids = get_many(root .. 'known_ids', ids)
 
--- Jobs that may still come, nil for any number, false where an override has to be looked at.
-local rooms, is_new = {}, {}
-local function room_of(queue)
+-- How many jobs the queue's max_length still admits: nil for any number, false if an override needs the
+-- engine.
+local capacities, is_new = {}, {}
+local function capacity_of(queue)
   local row = redis.call('HGET', root .. 'queues', queue)
   is_new[queue] = not row
   if not row or row == '{}' then return nil end
@@ -39,15 +40,15 @@ end
 
 local seen, accepted, queues, done = {}, {}, {}, 0
 for number, group in ipairs(groups) do
-  local new, queue, is_slow = {}, group.queue, false
+  local new, queue, needs_engine = {}, group.queue, false
   for at = group.first, group.last do
-    if remembered[at] then is_slow = true end
+    if known_ids[at] then needs_engine = true end
     if not known[at] and not seen[ids[at]] then new[#new + 1] = at end
   end
-  if is_new[queue] == nil then rooms[queue] = room_of(queue) end
-  local room = rooms[queue]
-  if is_slow or room == false or (room and #new > 0 and #new > room) then break end
-  if room then rooms[queue] = room - #new end
+  if is_new[queue] == nil then capacities[queue] = capacity_of(queue) end
+  local capacity = capacities[queue]
+  if needs_engine or capacity == false or (capacity and #new > 0 and #new > capacity) then break end
+  if capacity then capacities[queue] = capacity - #new end
   for _, at in ipairs(new) do
     seen[ids[at]] = true
     accepted[#accepted + 1] = at
@@ -62,15 +63,15 @@ local records, pages, ready, scheduled, expiring = {}, {}, {}, {}, {}
 local now = pack('>d', clock.wall)
 local NEVER_RUN = string.rep('\0', 12)
 
--- When it is due, its expiry as it is kept, and where the end of its record begins.
+-- Returns the due time, the encoded expiry, and the offset of the record's tail.
 local function times(body, flags, member)
   local due, expires, rest, given = clock.wall, '', 5
-  if has(flags, DELAY) then
+  if has_flag(flags, DELAY) then
     given, rest = unpack_('>d', body, rest)
     due = clock.wall + given
   end
-  if has(flags, AT) then due, rest = unpack_('>d', body, rest) end
-  if has(flags, EXPIRES) then
+  if has_flag(flags, AT) then due, rest = unpack_('>d', body, rest) end
+  if has_flag(flags, EXPIRES) then
     given, rest = unpack_('>d', body, rest)
     expires = pack('>d', clock.wall + given)
     expiring[#expiring + 1] = clock.wall + given
@@ -84,27 +85,27 @@ for number = 1, #accepted do
   local id, body = ids[at], bodies[at]
   local flags, priority = unpack_('>Hh', body)
   seq = seq + 1
-  local place = pack('>I6', seq)
-  local member, state, due_at, expires, rest = place .. id, 'r', now, '', 5
+  local seq_bytes = pack('>I6', seq)
+  local member, state, due_at, expires, rest = seq_bytes .. id, 'r', now, '', 5
   if band(flags, DELAY + AT + EXPIRES) ~= 0 then
     local due
     due, expires, rest = times(body, flags, member)
     flags = band(flags, bnot(DELAY + AT))
     if due > clock.wall then
       state, due_at = 's', pack('>d', due)
-      gather(scheduled, queue, due, member)
+      append_to(scheduled, queue, due, member)
     end
   end
-  if state == 'r' then gather(ready, queue, priority, now .. member) end
+  if state == 'r' then append_to(ready, queue, priority, now .. member) end
   records[2 * number - 1] = id
-  records[2 * number] = state .. pack('>H', flags) .. place .. sub(body, 3, 4) .. now .. due_at .. NEVER_RUN
+  records[2 * number] = state .. pack('>H', flags) .. seq_bytes .. sub(body, 3, 4) .. now .. due_at .. NEVER_RUN
     .. pack('>H', #queue) .. queue .. expires .. sub(body, rest)
-  gather(pages, math.floor(seq / 100), seq % 100, id)
+  append_to(pages, math.floor(seq / 100), seq % 100, id)
 end
 
 call_many('HSET', root .. 'jobs', records)
-for page, places in pairs(pages) do
-  call_many('HSET', root .. 'page:' .. page, places)
+for page, entries in pairs(pages) do
+  call_many('HSET', root .. 'page:' .. page, entries)
   redis.call('ZADD', root .. 'pages', page, page)
 end
 for queue, members in pairs(ready) do
@@ -125,5 +126,5 @@ for queue, new in pairs(is_new) do
     if new then redis.call('HSETNX', root .. 'queues', queue, '{}') end
   end
 end
-ring(topics)
+wake_listeners(topics)
 return done

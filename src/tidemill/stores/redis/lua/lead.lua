@@ -1,15 +1,15 @@
--- Who leads duties, each for as long as its lease runs, and what waits to be done.
+-- Takes or renews the leadership of roles, and tells what maintenance is due.
 --   ARGV[2]   worker
 --   ARGV[3]   lease in seconds
---   ARGV[4]…  duties
--- Answers wall, boot, how many arrivals wait, in how many seconds a flow and a schedule wait to be advanced ('' when none
--- will); then of each duty '' if it is the worker's from now on, else in how many seconds it is free.
--- uses: full clock
+--   ARGV[4]…  roles
+-- Returns wall, boot, the number of arrivals, and the seconds until a flow and a schedule are due ('' if
+-- none); then per role '' if the worker leads it now, otherwise the seconds until its lease ends.
+-- uses: out_of_memory clock
 local function exact(number) return string.format('%.17g', number) end
 
 local function due(kind)
-  if redis.call('EXISTS', root .. 'stirred:' .. kind) == 1 then return '0' end
-  local first = redis.call('ZRANGE', root .. 'dues:' .. kind, 0, 0, 'WITHSCORES')[2]
+  if redis.call('EXISTS', root .. 'marked_documents:' .. kind) == 1 then return '0' end
+  local first = redis.call('ZRANGE', root .. 'due_documents:' .. kind, 0, 0, 'WITHSCORES')[2]
   return first and exact(math.max(0, tonumber(first) - clock.wall)) or ''
 end
 

@@ -1,6 +1,6 @@
--- Since when the job that waits longest could have started, of the lanes whose keys are ARGV[2], ARGV[3] …
--- Answers the earliest due of each lane and priority, '' when nothing is ready; the jobs between are passed over.
--- uses: root records
+-- Returns the earliest due time of each lane and priority, for the lanes whose keys are ARGV[2], ARGV[3] …;
+-- '' if no job is ready. It reads only the first job of each priority.
+-- uses: keys job_record
 local oldest
 for at = 2, #ARGV do
   local lane = root .. ARGV[at]

@@ -1,3 +1,3 @@
--- What the clocks say: wall, boot.
+-- Returns wall and boot.
 -- uses: clock
 return { string.format('%.6f', clock.wall), string.format('%.6f', clock.boot) }

@@ -1,7 +1,7 @@
--- Lets another lead at once.
---   ARGV[2]   worker; another's lead is left alone
---   ARGV[3]…  duties
--- uses: root
+-- Gives up the leadership of roles.
+--   ARGV[2]   worker; roles that another worker leads stay
+--   ARGV[3]…  roles
+-- uses: keys
 for at = 3, #ARGV do
   local known = redis.call('HGET', root .. 'leaders', ARGV[at])
   if known and cjson.decode(known).worker == ARGV[2] then redis.call('HDEL', root .. 'leaders', ARGV[at]) end

@@ -1,38 +1,38 @@
--- What became of jobs in workers' hands, and the next ones.
---   ARGV[2]  how many settlements, then of each: the job's id, its token (fence and claim id), the outcome
---   then, where the next jobs are wanted too, the arguments of parts/claiming.lua
--- It takes the first of them, as many as one step may take on, and only behind the last one claims.
--- An outcome is a letter and what belongs to it:
---   d  done, [+ result]   f  failed, fate        c  cancelled, fate
---   r  to be retried: delay, 1 if its priority changes, priority, fate
---   z  put off: delay     b  given back
--- Answers a letter for each it took (o ok, a again, s stale, ? needs more than this script knows) and the claim,
--- if there is no ? among them.
--- uses: full clock bell records many counting claiming stirring
+-- Settles jobs and claims the next ones.
+--   ARGV[2]  number of settlements, per settlement: id, token (fence and claim id), outcome
+--   then, for a claim, the arguments of parts/claim.lua
+-- It handles the first settlements, up to the limits of one script, and claims only after the last one. An
+-- outcome is a letter and its data:
+--   d  done, [+ result]   f  failed, failure     c  cancelled, failure
+--   r  retry: delay, 1 if the priority changes, priority, failure
+--   z  snooze: delay      b  release
+-- Returns a letter per handled settlement (o ok, a again, s stale, ? needs the engine) and, if no letter is
+-- ?, the claim.
+-- uses: out_of_memory clock wakeups job_record bulk_commands counters claim worklist
 local ATTEMPTS_KEPT = 100
 local STATES = { d = 'done', f = 'failed', c = 'cancelled' }
-local WORDS = { f = 'fail', r = 'retry' }
+local ATTEMPT_OUTCOMES = { f = 'fail', r = 'retry' }
 
 local given = tonumber(ARGV[2])
 local ids, claims, reserved = {}, {}, {}
 for item = 1, given do ids[item] = ARGV[3 * item] end
 local records, items = get_some(root .. 'jobs', ids)
-if redis.call('EXISTS', root .. 'reserved') == 1 then
+if redis.call('EXISTS', root .. 'reservations') == 1 then
   for item = 1, items do claims[item] = ARGV[3 * item + 1] .. ids[item] end
-  reserved = get_many(root .. 'reserved', claims)
+  reserved = get_many(root .. 'reservations', claims)
 end
 
--- A unique key goes with its job, where nobody waits for the job's end; a flow is told. Anything else that is
--- special about a job takes more than this script knows.
+-- The script can end a job with a unique key, if no successor waits for it, and mark the job's flow. Any
+-- other special job needs the engine.
 local unique_keys, flows = {}, {}
-local function knows_all_of(item, record, flags, rest)
-  if has(flags, LANED) then return false end
-  local more = more_of(record, flags, rest)
+local function can_settle(item, record, flags, rest)
+  if has_flag(flags, KEYED) then return false end
+  local more = optional_fields(record, flags, rest)
   if more.unknown_for or not (more.unique_key or more.flow) then return false end
   flows[item] = more.flow and more.flow.id
   if not more.unique_key then return true end
   unique_keys[item] = more.unique_key
-  return redis.call('EXISTS', root .. 'after:' .. ids[item]) == 0
+  return redis.call('EXISTS', root .. 'successors:' .. ids[item]) == 0
 end
 
 local function answer(item)
@@ -40,41 +40,41 @@ local function answer(item)
   if not record or reserved[item] then return '?' end
   local flags, rest = flags_and_rest(record)
   local at = claim_at(flags, rest)
-  if not has(flags, CLAIMED) or sub(record, at, at + 13) ~= ARGV[3 * item + 1] then return 's' end
+  if not has_flag(flags, CLAIMED) or sub(record, at, at + 13) ~= ARGV[3 * item + 1] then return 's' end
   if sub(record, 1, 1) ~= 'x' then return 'a' end
-  if has(flags, FATE) and sub(ARGV[3 * item + 2], 1, 1) == 'c' then return '?' end
-  if has(flags, SPECIAL) and not knows_all_of(item, record, flags, rest) then return '?' end
+  if has_flag(flags, FAILURE) and sub(ARGV[3 * item + 2], 1, 1) == 'c' then return '?' end
+  if has_flag(flags, ENGINE_ONLY) and not can_settle(item, record, flags, rest) then return '?' end
   return 'o'
 end
 
-local answers, settled, is_slow = {}, {}, false
+local answers, settled, needs_engine = {}, {}, false
 for item = 1, items do
   local letter = answer(item)
   answers[item] = letter
-  if letter == '?' then is_slow = true end
+  if letter == '?' then needs_engine = true end
   if letter == 'o' then
     local record = records[item]
-    gather(settled, sub(record, 42, rest_of(record) - 1), item, sub(record, 4, 9) .. ids[item])
+    append_to(settled, sub(record, 42, rest_of(record) - 1), item, sub(record, 4, 9) .. ids[item])
   end
 end
 
 local now = pack('>d', clock.wall)
-local written, topics, unheld, attempted, ends = {}, {}, {}, {}, {}
-local is_awaited = items > 0 and redis.call('EXISTS', root .. 'awaited') == 1
+local written, topics, released, new_attempts, end_letters = {}, {}, {}, {}, {}
+local has_waiters = items > 0 and redis.call('EXISTS', root .. 'job_waiters') == 1
 
-local function record_attempt(id, kind, record, at, fate)
+local function record_attempt(id, kind, record, at, failure)
   local attempts, _, generation = unpack_('>III', record, 28)
   local worker = sub(record, at + 38, after_claim(record, CLAIMED, at) - 1)
-  local error_ = string.match(fate, '^{"error":(.*),"reason":') or string.match(fate, '^{"error":(.*)}$')
-  attempted[#attempted + 1] = { 'attempts:' .. id, string.format(
+  local error_ = string.match(failure, '^{"error":(.*),"reason":') or string.match(failure, '^{"error":(.*)}$')
+  new_attempts[#new_attempts + 1] = { 'attempts:' .. id, string.format(
     '{"generation":%.0f,"attempt":%.0f,"started":%.17g,"ended":%.17g,"worker":%s,"outcome":"%s","error":%s}',
-    generation, attempts + 1, unpack_('>d', record, at + 28), clock.wall, cjson.encode(worker), WORDS[kind],
+    generation, attempts + 1, unpack_('>d', record, at + 28), clock.wall, cjson.encode(worker), ATTEMPT_OUTCOMES[kind],
     error_) }
 end
 
--- What an outcome makes of its job: the letter of its state, its times (priority, created and due), whether the
--- attempt counts, its fate (nil to keep it) and its result.
-local function becomes(record, kind, given)
+-- Returns the outcome's effect: state letter, times (priority, created, due), whether the attempt counts, the
+-- failure (nil to keep it) and the result.
+local function outcome_effect(record, kind, given)
   local times = sub(record, 10, 27)
   if kind == 'd' then
     return 'd', times, true, '', given ~= '' and pack('>I', #given - 1) .. sub(given, 2) or ''
@@ -87,40 +87,40 @@ local function becomes(record, kind, given)
   local due, letter = pack('>d', clock.wall + delay), delay > 0 and 's' or 'r'
   if kind == 'z' then return letter, sub(times, 1, 10) .. due, false, nil, '' end
   local priority = byte(given, at) == 1 and sub(given, at + 1, at + 2) or sub(times, 1, 2)
-  local fate = sub(given, at + 3)
-  return letter, priority .. sub(times, 3, 10) .. due, true, pack('>I', #fate) .. fate, ''
+  local failure = sub(given, at + 3)
+  return letter, priority .. sub(times, 3, 10) .. due, true, pack('>I', #failure) .. failure, ''
 end
 
--- As core.transitions.settled. Answers the letter of its state, and its new record.
-local function settle_one(item, lease, filed)
+-- Writes the new record, like core.transitions.settle_job. Returns its state letter and parts of it.
+local function settle_one(item, lease, member)
   local record, outcome = records[item], ARGV[3 * item + 2]
   local kind, given = sub(outcome, 1, 1), sub(outcome, 2)
   local flags, rest = flags_and_rest(record)
   local at = claim_at(flags, rest)
-  local behind = after_claim(record, flags, at)
-  local news_end = after_text(record, has(flags, NEWS), behind)
-  local fate_end = after_text(record, has(flags, FATE), news_end)
-  local letter, times, is_charged, fate, result = becomes(record, kind, given)
-  if WORDS[kind] then record_attempt(ids[item], kind, record, at, kind == 'r' and sub(given, 12) or given) end
+  local claim_end = after_claim(record, flags, at)
+  local report_end = after_text(record, has_flag(flags, REPORT), claim_end)
+  local failure_end = after_text(record, has_flag(flags, FAILURE), report_end)
+  local letter, times, is_charged, failure, result = outcome_effect(record, kind, given)
+  if ATTEMPT_OUTCOMES[kind] then record_attempt(ids[item], kind, record, at, kind == 'r' and sub(given, 12) or given) end
   local counts = sub(record, 28, 31)
   if is_charged then counts = pack('>I', unpack_('>I', counts) + 1) end
   local finished = ''
   if STATES[letter] then flags, finished = bor(flags, ENDED), now end
-  if fate then
-    flags = fate == '' and band(flags, bnot(FATE)) or bor(flags, FATE)
+  if failure then
+    flags = failure == '' and band(flags, bnot(FAILURE)) or bor(flags, FAILURE)
   else
-    fate = sub(record, news_end, fate_end - 1)
+    failure = sub(record, report_end, failure_end - 1)
   end
   if result ~= '' then flags = bor(flags, RESULT) end
   written[#written + 1] = ids[item]
   written[#written + 1] = letter .. pack('>H', flags) .. sub(record, 4, 9) .. times .. counts
-    .. sub(record, 32, at + 19) .. pack('>d', lease) .. sub(record, at + 28, news_end - 1)
-    .. finished .. result .. fate .. sub(record, fate_end)
-  gather(unheld, sub(record, at + 38, behind - 1), filed)
+    .. sub(record, 32, at + 19) .. pack('>d', lease) .. sub(record, at + 28, report_end - 1)
+    .. finished .. result .. failure .. sub(record, failure_end)
+  append_to(released, sub(record, at + 38, claim_end - 1), member)
   return letter, flags, times, counts, rest
 end
 
--- Whether the end of a run lets another begin.
+-- True if the end of a run may free capacity of the queue.
 local function is_limited(queue)
   local row = redis.call('HGET', root .. 'queues', queue)
   if not row or row == '{}' then return false end
@@ -137,21 +137,21 @@ local function settle_queue(queue, found)
     local item, member = found[2 * at - 1], members[at]
     local letter, flags, times, counts, rest = settle_one(item, tonumber(leases[at]), member)
     if STATES[letter] then
-      ends[item] = letter
-      gather(by_state, flows[item] and letter .. '_parts' or letter, clock.wall, member)
-      if unique_keys[item] and not has(flags, HOLDS) then
+      end_letters[item] = letter
+      append_to(by_state, flows[item] and letter .. '_flow_jobs' or letter, clock.wall, member)
+      if unique_keys[item] and not has_flag(flags, HOLDS) then
         redis.call('ZREM', root .. unique_key(queue, unique_keys[item]), member)
       end
-      if is_awaited then topics[#topics + 1] = 'job:' .. ids[item] end
+      if has_waiters then topics[#topics + 1] = 'job:' .. ids[item] end
     else
       if letter == 'r' then
-        gather(by_state, letter, unpack_('>h', times), sub(times, 11) .. member)
+        append_to(by_state, letter, unpack_('>h', times), sub(times, 11) .. member)
       else
-        gather(by_state, letter, unpack_('>d', times, 11), member)
+        append_to(by_state, letter, unpack_('>d', times, 11), member)
         if counts ~= '\0\0\0\0' then retrying = retrying + 1 end
       end
       if sub(ARGV[3 * item + 2], 1, 1) == 'r' then retried = retried + 1 end
-      if has(flags, EXPIRES) then
+      if has_flag(flags, EXPIRES) then
         expiring[#expiring + 1] = unpack_('>d', records[item], rest)
         expiring[#expiring + 1] = member
       end
@@ -159,12 +159,12 @@ local function settle_queue(queue, found)
   end
   call_many('HDEL', root .. 'running:' .. queue, members)
   count('running', queue, -#members)
-  for which, places in pairs(by_state) do
+  for which, entries in pairs(by_state) do
     local letter = sub(which, 1, 1)
     local state = STATES[letter] or (letter == 'r' and 'ready' or 'scheduled')
-    call_many('ZADD', root .. state .. sub(which, 2) .. ':' .. queue, places)
-    count(state, queue, #places / 2)
-    if STATES[letter] then count_minute(queue, state, #places / 2) end
+    call_many('ZADD', root .. state .. sub(which, 2) .. ':' .. queue, entries)
+    count(state, queue, #entries / 2)
+    if STATES[letter] then count_minute(queue, state, #entries / 2) end
   end
   if by_state.r then redis.call('HSETNX', root .. 'served', queue, redis.call('HGET', shard, 'picks') or 0) end
   call_many('ZADD', root .. 'expiring', expiring)
@@ -173,35 +173,35 @@ local function settle_queue(queue, found)
   if by_state.r or by_state.s or is_limited(queue) then topics[#topics + 1] = 'queue:' .. queue end
 end
 
--- F10, in the order they were settled.
-local function tell_flows()
-  local jobs, letters, in_turn, is_told = {}, {}, {}, false
+-- Marks flows whose jobs have ended, in the order of settlement (F10).
+local function mark_flows()
+  local jobs, letters, in_order, is_marked = {}, {}, {}, false
   for item = 1, items do
-    local flow = ends[item] and flows[item]
+    local flow = end_letters[item] and flows[item]
     if flow then
-      if not jobs[flow] then in_turn[#in_turn + 1] = flow end
-      gather(jobs, flow, ids[item])
-      gather(letters, flow, ids[item], ends[item])
+      if not jobs[flow] then in_order[#in_order + 1] = flow end
+      append_to(jobs, flow, ids[item])
+      append_to(letters, flow, ids[item], end_letters[item])
     end
   end
-  for _, flow in ipairs(in_turn) do
-    call_many('HSET', root .. 'part_ends:' .. flow, letters[flow])
-    is_told = stir('flow', flow, jobs[flow]) or is_told
+  for _, flow in ipairs(in_order) do
+    call_many('HSET', root .. 'flow_job_states:' .. flow, letters[flow])
+    is_marked = mark_document('flow', flow, jobs[flow]) or is_marked
   end
-  if is_told then topics[#topics + 1] = 'agenda:flow' end
+  if is_marked then topics[#topics + 1] = 'worklist:flow' end
 end
 
 for queue, found in pairs(settled) do settle_queue(queue, found) end
-if next(flows) then tell_flows() end
+if next(flows) then mark_flows() end
 call_many('HSET', root .. 'jobs', written)
-for worker, members in pairs(unheld) do call_many('SREM', root .. 'held:' .. worker, members) end
-for _, news in ipairs(attempted) do
-  redis.call('RPUSH', root .. news[1], news[2])
-  redis.call('LTRIM', root .. news[1], -ATTEMPTS_KEPT, -1)
+for worker, members in pairs(released) do call_many('SREM', root .. 'held:' .. worker, members) end
+for _, attempt in ipairs(new_attempts) do
+  redis.call('RPUSH', root .. attempt[1], attempt[2])
+  redis.call('LTRIM', root .. attempt[1], -ATTEMPTS_KEPT, -1)
 end
 write_counts()
-ring(topics)
+wake_listeners(topics)
 
 local reply = { table.concat(answers) }
-if items == given and not is_slow and ARGV[3 * given + 3] then reply[2] = claim_plain(3 * given + 3) end
+if items == given and not needs_engine and ARGV[3 * given + 3] then reply[2] = claim_plain(3 * given + 3) end
 return reply

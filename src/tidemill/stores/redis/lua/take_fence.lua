@@ -1,3 +1,3 @@
--- A number higher than all before, for jobs that are about to be claimed.
--- uses: full
+-- Returns a new fence, higher than all before.
+-- uses: out_of_memory
 return redis.call('HINCRBY', shard, 'fence', 1)

@@ -1,6 +1,6 @@
--- Places in line for jobs that are about to come: ARGV[2] of them. Answers the last one.
--- Their pages are known from here on, whether or not the jobs come.
--- uses: root
+-- Allocates ARGV[2] sequence numbers for new jobs and returns the last one. It registers their pages at once,
+-- whether or not the jobs are inserted.
+-- uses: keys
 local last = redis.call('HINCRBY', shard, 'seq', ARGV[2])
 for page = math.floor((last - ARGV[2] + 1) / 100), math.floor(last / 100) do
   redis.call('ZADD', root .. 'pages', page, page)

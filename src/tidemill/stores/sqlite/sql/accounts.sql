@@ -1,6 +1,6 @@
--- What is known of pools and their keys.
+-- Accounts of pools and their keys.
 
--- name: one  (pool, key)
+-- name: by_key  (pool, key)
 SELECT account FROM accounts WHERE pool = ? AND key = ?;
 
 -- name: all
@@ -12,15 +12,15 @@ SELECT key, account FROM accounts WHERE pool = ? ORDER BY key;
 -- name: keys  (pool)
 SELECT key FROM accounts WHERE pool = ?;
 
--- name: save  (pool, key, looked, account)
-INSERT INTO accounts (pool, key, looked, account) VALUES (?, ?, ?, ?)
-ON CONFLICT (pool, key) DO UPDATE SET looked = excluded.looked, account = excluded.account;
+-- name: save  (pool, key, last_seen, account)
+INSERT INTO accounts (pool, key, last_seen, account) VALUES (?, ?, ?, ?)
+ON CONFLICT (pool, key) DO UPDATE SET last_seen = excluded.last_seen, account = excluded.account;
 
--- name: longest_unseen  (looked, limit) keys that nobody has used since
-SELECT pool, key FROM accounts WHERE key <> '' AND looked < ? ORDER BY looked, pool, key LIMIT ?;
+-- name: unused_accounts  (last_seen, limit) keys not used since then
+SELECT pool, key FROM accounts WHERE key <> '' AND last_seen < ? ORDER BY last_seen, pool, key LIMIT ?;
 
--- name: look  (looked, pool, key)
-UPDATE accounts SET looked = ? WHERE pool = ? AND key = ?;
+-- name: touch  (last_seen, pool, key)
+UPDATE accounts SET last_seen = ? WHERE pool = ? AND key = ?;
 
--- name: forget  (pool, key)
+-- name: delete  (pool, key)
 DELETE FROM accounts WHERE pool = ? AND key = ?;

@@ -1,13 +1,13 @@
--- What a job's steps have begun and brought home.
+-- Checkpoints of the steps inside a handler.
 
--- name: standing  (id)
+-- name: current_claims  (id)
 SELECT seq, state = 'running', fence, claim FROM jobs WHERE id = ?;
 
--- name: one  (job, name, arguments)
+-- name: by_step  (job, name, arguments)
 SELECT name, arguments, paid, begun, fence, claim, try, kept, result, unknown FROM checkpoints
 WHERE job = ? AND name = ? AND arguments = ?;
 
--- name: of_job  (id) in the order they were first begun
+-- name: of_job  (id) in the order in which they were first started
 SELECT name, arguments, paid, begun, fence, claim, try, kept, result, unknown FROM checkpoints
 WHERE job = (SELECT seq FROM jobs WHERE id = ?) ORDER BY number;
 
@@ -21,8 +21,8 @@ ON CONFLICT (job, name, arguments) DO UPDATE
 SET paid = excluded.paid, begun = excluded.begun, fence = excluded.fence, claim = excluded.claim,
     try = excluded.try, kept = excluded.kept, result = excluded.result, unknown = excluded.unknown;
 
--- name: forget  (job, name, arguments)
+-- name: delete  (job, name, arguments)
 DELETE FROM checkpoints WHERE job = ? AND name = ? AND arguments = ?;
 
--- name: forget_begun  (job)
+-- name: delete_without_result  (job)
 DELETE FROM checkpoints WHERE job = ? AND result IS NULL;

@@ -1,6 +1,6 @@
--- Heartbeats: what a worker holds, and news of the runs.
+-- Heartbeats: renew leases, save progress, notes and log lines.
 
--- name: standing  (carray of ids) as much of each job as a heartbeat is about
+-- name: current_claims  (carray of ids) the columns that a heartbeat needs
 SELECT id, seq, generation, attempts, fence, claim FROM jobs WHERE id IN carray(?) AND state = 'running';
 
 -- name: renew  (lease, carray of seqs)
@@ -14,20 +14,20 @@ INSERT INTO logs (job, generation, attempt, number, at, line)
 VALUES (?, ?, ?, (SELECT coalesce(max(number), 0) + 1 FROM logs WHERE job = ? AND generation = ? AND attempt = ?),
         ?, ?);
 
--- name: forget_lines  (job, generation, attempt, job, generation, attempt) keeps the last 200
+-- name: delete_old_lines  (job, generation, attempt, job, generation, attempt) keeps the last 200
 DELETE FROM logs
 WHERE job = ? AND generation = ? AND attempt = ?
   AND number <= (SELECT max(number) - 200 FROM logs WHERE job = ? AND generation = ? AND attempt = ?);
 
--- name: unlisted  (worker, received) everything running in the worker's name up to that claim
+-- name: unlisted  (worker, received) all running jobs of the worker up to that claim
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for,
-       needs, batching, call, extra, flow
+       needs, batching, call, deferred_needs, flow
 FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND worker = ? AND number <= ?
 ORDER BY seq;
 
--- name: beat  (worker, lease, seen, host, pid, queues, concurrency)
+-- name: save_worker  (worker, lease, seen, host, pid, queues, concurrency)
 INSERT INTO workers (id, number, lease, seen, host, pid, queues, concurrency)
 VALUES (?, 0, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE

@@ -1,10 +1,9 @@
--- Jobs come in. Plain jobs of a group (without a unique key, or with one that is free) go in through
--- `add_plain`.
+-- Insert. Plain jobs (no unique key, or a free one) go in through `add_plain`.
 
--- name: answered  (carray of ids, now, boot) what ids seen before were told
+-- name: answered  (carray of ids, now, boot) the first answer for each known id
 SELECT id, 'accepted', id FROM jobs WHERE id IN carray(?1)
 UNION ALL
-SELECT id, verdict, job FROM remembered WHERE id IN carray(?1) AND (until > ?2 OR on_boot > ?3);
+SELECT id, verdict, job FROM known_ids WHERE id IN carray(?1) AND (until > ?2 OR until_boot > ?3);
 
 -- name: known  (carray of ids)
 SELECT id FROM jobs WHERE id IN carray(?);
@@ -14,16 +13,16 @@ INSERT INTO jobs (seq, id, queue, task, payload, state, priority, lane, created,
                   needs, batching, flow, unique_key, unique_until, unique_holds)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- name: held  (queue, carray of unique keys) those there may be a holder of; the condition is the index's own
+-- name: held  (queue, carray of unique keys) keys that may have a holder; the condition matches the partial index
 SELECT DISTINCT unique_key FROM jobs
 WHERE queue = ? AND unique_key IN carray(?)
   AND unique_key IS NOT NULL AND (unique_holds OR state IN ('scheduled', 'ready', 'waiting', 'running'));
 
--- name: holders  (queue, unique_key) newest first; the condition is the index's own
+-- name: holders  (queue, unique_key) newest first; the condition matches the partial index
 SELECT seq, id, queue, task, payload, state, priority, lane, created, due, expires, timeout, trace, tags,
        attempts, crashes, generation, unique_key, unique_until, unique_holds, after, fence, claim, worker,
        number, lease, alone, started, finished, result, error, reason, progress, note, part, unknown_for,
-       needs, batching, call, extra, flow
+       needs, batching, call, deferred_needs, flow
 FROM jobs
 WHERE queue = ? AND unique_key = ?
   AND unique_key IS NOT NULL AND (unique_holds OR state IN ('scheduled', 'ready', 'waiting', 'running'))

@@ -1,6 +1,6 @@
--- What providers meter: declared by code, overridden by people.
+-- Pools: declared by code, overridden by operators.
 
--- name: one  (name)
+-- name: by_name  (name)
 SELECT declared, override FROM pools WHERE name = ?;
 
 -- name: all
@@ -10,7 +10,7 @@ SELECT name, declared, override FROM pools ORDER BY name;
 INSERT INTO pools (name, declared) VALUES (?, ?)
 ON CONFLICT (name) DO UPDATE SET declared = excluded.declared WHERE declared <> excluded.declared;
 
--- name: override  (override, name) or NULL: there is none
+-- name: override  (override or NULL, name)
 UPDATE pools SET override = ? WHERE name = ?;
 
 -- name: minute  (pool, minute)
@@ -22,5 +22,5 @@ INSERT OR REPLACE INTO pool_history (pool, minute, calls, units, refusals) VALUE
 -- name: minutes  (pool, minute)
 SELECT minute, calls, units, refusals FROM pool_history WHERE pool = ? AND minute >= ? ORDER BY minute;
 
--- name: forget_minutes  (minute)
+-- name: delete_minutes  (minute)
 DELETE FROM pool_history WHERE pool IN (SELECT name FROM pools) AND minute < ?;

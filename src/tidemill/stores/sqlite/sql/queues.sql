@@ -1,6 +1,6 @@
--- What is set on queues: declared by code, overridden and paused by people.
+-- Settings of queues: declared by code, overridden and paused by operators.
 
--- name: one  (name)
+-- name: by_name  (name)
 SELECT declared, override, pause FROM queues WHERE name = ?;
 
 -- name: all
@@ -10,10 +10,10 @@ SELECT name, declared, override, pause FROM queues ORDER BY name;
 INSERT INTO queues (name, declared) VALUES (?, ?)
 ON CONFLICT (name) DO UPDATE SET declared = excluded.declared WHERE declared <> excluded.declared;
 
--- name: appear  (name, declared) a queue nobody declared
+-- name: add_if_missing  (name, declared) a queue that no code declared
 INSERT INTO queues (name, declared) VALUES (?, ?) ON CONFLICT (name) DO NOTHING;
 
--- name: override  (override, name) or NULL: there is none
+-- name: override  (override or NULL, name)
 UPDATE queues SET override = ? WHERE name = ?;
 
 -- name: pause  (pause, name)

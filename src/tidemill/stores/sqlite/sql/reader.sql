@@ -1,4 +1,4 @@
--- Reading, on a connection of its own.
+-- Reads, on connections of readers.
 
 -- name: history  (queue, minute)
 SELECT minute, done, failed, cancelled, retried, reclaimed, dropped_early FROM history WHERE queue = ? AND minute >= ? ORDER BY minute;
@@ -18,7 +18,7 @@ SELECT id, host, pid, queues, concurrency, seen,
        (SELECT count(*) FROM jobs INDEXED BY jobs_running WHERE state = 'running' AND worker = workers.id)
 FROM workers WHERE lease > ? ORDER BY id;
 
--- name: oldest_ready  (queue) the earliest due of each lane and priority; the jobs between are passed over
+-- name: oldest_ready  (queue) the earliest due of each lane and priority; skips the jobs between
 WITH RECURSIVE place (lane, priority) AS (
     SELECT lane, priority FROM lanes WHERE queue = ?1
     UNION ALL
@@ -36,7 +36,7 @@ SELECT min(due) FROM jobs WHERE state = 'scheduled' AND queue = ?;
 -- name: retrying  (queue)
 SELECT count(*) FROM jobs INDEXED BY jobs_retrying WHERE state = 'scheduled' AND attempts > 0 AND queue = ?;
 
--- name: last_ended  (queue) of the jobs that are kept, and of those that are only counted
+-- name: last_ended  (queue) of stored jobs and of the history
 SELECT max(at) FROM (
     SELECT (SELECT max(finished) FROM jobs
             WHERE finished IS NOT NULL AND queue = ?1 AND state = ends.column1
@@ -47,7 +47,7 @@ SELECT max(at) FROM (
                    ORDER BY minute DESC LIMIT 1)
 );
 
--- name: ready_place  (id)
+-- name: ready_position  (id)
 SELECT queue, lane, priority, due, seq FROM jobs WHERE id = ? AND state = 'ready';
 
 -- name: ahead  (queue, lane, priority, due, seq, limit)
@@ -56,13 +56,13 @@ SELECT count(*) FROM (
     WHERE state = 'ready' AND queue = ? AND lane = ? AND (priority, due, seq) < (?, ?, ?) LIMIT ?
 );
 
--- name: pooled_lanes  those whose jobs need pools or share calls: their names have parts
+-- name: pooled_lanes  lanes whose jobs need pools or share calls: their names have several parts
 SELECT queue, lane FROM lanes WHERE instr(lane, char(31)) ORDER BY queue, lane;
 
--- name: priorities  (queue, lane) with how many jobs have each, from the index alone
+-- name: priorities  (queue, lane) with the number of jobs of each, from the index alone
 SELECT priority, count(*) FROM jobs INDEXED BY jobs_ready
 WHERE state = 'ready' AND queue = ? AND lane = ? GROUP BY priority ORDER BY priority;
 
 -- name: first_needs  (queue, lane, priority, limit)
-SELECT needs, batching, extra FROM jobs INDEXED BY jobs_ready
+SELECT needs, batching, deferred_needs FROM jobs INDEXED BY jobs_ready
 WHERE state = 'ready' AND queue = ? AND lane = ? AND priority = ? ORDER BY due, seq LIMIT ?;

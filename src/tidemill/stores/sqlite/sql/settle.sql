@@ -1,6 +1,6 @@
--- Outcomes. Plain successes, the common case, are written together; the rest one by one.
+-- Settle. Successes, the common case, are written together; other outcomes one by one.
 
--- name: standing  (carray of ids) where each job stands, as one row of JSON, and whether anybody holds units
+-- name: current_claims  (carray of ids) all jobs as one row of JSON, and whether there are reservations
 SELECT json_group_array(json_array(id, seq, queue, lane, state, fence, claim, flow ->> '$.id')),
        EXISTS (SELECT 1 FROM reservations)
 FROM jobs WHERE id IN carray(?);

@@ -1,15 +1,13 @@
-"""A state machine that drives a store side by side with the memory store.
+"""A random test that runs a store in lockstep with the memory store.
 
-Both are told the same, under one clock and with the same randomness; every answer and, after
-every step, everything a reader can see must be equal. A store's author writes::
+Both stores get the same calls, with one clock and the same random numbers. Every answer must be equal. After
+every step, everything that a reader can see must be equal too. The author of a store writes::
 
     def test_lockstep(tmp_path_factory):
         run_lockstep(lambda clock, entropy: MyStore(tmp_path_factory.mktemp("jobs"), ...), arrive)
 
-`TIDEMILL_LOCKSTEP_EXAMPLES` and `TIDEMILL_LOCKSTEP_STEPS` ask for longer runs than 40 histories
-of 50 steps.
-A failure prints the shortest history that shows it, and how to replay it.
-"""
+The default is 40 histories of 50 steps. `TIDEMILL_LOCKSTEP_EXAMPLES` and `TIDEMILL_LOCKSTEP_STEPS` set longer
+runs. A failure prints the shortest history that shows the difference, and how to replay it."""
 
 from __future__ import annotations
 
@@ -19,40 +17,48 @@ from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tidemill.testing.conformance.fixtures import Arrive, MakeStore
-from tidemill.testing.conformance.lockstep.batches import Batches
-from tidemill.testing.conformance.lockstep.courses import Courses
-from tidemill.testing.conformance.lockstep.incoming import arrive_in_memory
-from tidemill.testing.conformance.lockstep.meters import Meters
-from tidemill.testing.conformance.lockstep.pair import DIFFERS
-from tidemill.testing.conformance.lockstep.people import People
-from tidemill.testing.conformance.lockstep.readers import Readers
-from tidemill.testing.conformance.lockstep.steps import Steps
-from tidemill.testing.conformance.lockstep.successors import Successors
+from tidemill.testing.conformance.lockstep.document_rules import DocumentRules
+from tidemill.testing.conformance.lockstep.job_rules import (
+    BatchRules,
+    CheckpointRules,
+    SuccessorRules,
+    arrive_in_memory,
+)
+from tidemill.testing.conformance.lockstep.operator_rules import OperatorRules, PoolRules
+from tidemill.testing.conformance.lockstep.store_pair import DIFFERENCE_MESSAGE, ReadRules
 
-__all__ = ["DIFFERS", "SETTINGS", "Lockstep", "arrive_in_memory", "run_lockstep"]
+__all__ = ["DIFFERENCE_MESSAGE", "LOCKSTEP_SETTINGS", "Lockstep", "arrive_in_memory", "run_lockstep"]
 
-EXAMPLES = int(os.environ.get("TIDEMILL_LOCKSTEP_EXAMPLES", "40"))
-STEPS = int(os.environ.get("TIDEMILL_LOCKSTEP_STEPS", "50"))
-SETTINGS = settings(
-    max_examples=EXAMPLES,
-    stateful_step_count=STEPS,
+MAX_EXAMPLES = int(os.environ.get("TIDEMILL_LOCKSTEP_EXAMPLES", "40"))
+STEPS_PER_EXAMPLE = int(os.environ.get("TIDEMILL_LOCKSTEP_STEPS", "50"))
+LOCKSTEP_SETTINGS = settings(
+    max_examples=MAX_EXAMPLES,
+    stateful_step_count=STEPS_PER_EXAMPLE,
     deadline=None,
     print_blob=True,
     suppress_health_check=list(HealthCheck),
 )
 
 
-class Lockstep(Batches, Courses, Successors, Meters, Steps, People, Readers):
-    """All rules on one pair of stores."""
+class Lockstep(
+    BatchRules, DocumentRules, SuccessorRules, PoolRules, CheckpointRules, OperatorRules, ReadRules
+):
+    """The complete Hypothesis state machine: all rules, on one pair of stores."""
 
 
 def run_lockstep(
-    make_store: MakeStore, arrive: Arrive, using: settings = SETTINGS, *, drawn_from: int | None = None
+    make_store: MakeStore,
+    arrive: Arrive,
+    using: settings = LOCKSTEP_SETTINGS,
+    *,
+    drawn_from: int | None = None,
 ) -> None:
-    """Raises AssertionError with the shortest history in which the store differs from the model.
+    """Runs random histories on the store and the memory store. Raises AssertionError with the shortest
+    history in which they differ.
 
-    `make_store` is called once per history and must give an empty store each time. The same histories are
-    drawn from the same seed, `drawn_from`."""
+    `make_store` is called once per history and must return an empty store each time. `arrive` writes an
+    arrival into the store. `using` are the Hypothesis settings. `drawn_from` is the random seed; the same
+    seed gives the same histories."""
 
     class Machine(Lockstep):
         def __init__(self) -> None:

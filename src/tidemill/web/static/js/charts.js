@@ -1,17 +1,17 @@
 // Charts over time, drawn by uPlot from a JSON address: {"at": […], "lines": [{"name", "tone", "values": […]}]}.
 const MINUTE = 60_000;
 
-const place = navigator.languages.find((tag) => tag.startsWith(document.documentElement.lang)) ?? document.documentElement.lang;
-const hour = new Intl.DateTimeFormat(place, { timeStyle: "short" });
-const moment = new Intl.DateTimeFormat(place, { dateStyle: "short", timeStyle: "short" });
+const locale = navigator.languages.find((tag) => tag.startsWith(document.documentElement.lang)) ?? document.documentElement.lang;
+const hour = new Intl.DateTimeFormat(locale, { timeStyle: "short" });
+const moment = new Intl.DateTimeFormat(locale, { dateStyle: "short", timeStyle: "short" });
 
 function colour(name) {
   const probe = document.createElement("span");
   probe.style.color = `var(--${name})`;
   document.body.append(probe);
-  const found = getComputedStyle(probe).color;
+  const value = getComputedStyle(probe).color;
   probe.remove();
-  return found;
+  return value;
 }
 
 function options(figure, lines) {
@@ -35,28 +35,28 @@ function options(figure, lines) {
       { stroke: ink, grid, ticks: grid, values: (_, times) => times.map((at) => hour.format(at * 1000)) },
       { stroke: ink, grid, ticks: grid, size: 56 },
     ],
-    scales: { y: { range: (_, __, most) => [0, Math.max(most, 1)] } },
+    scales: { y: { range: (_, __, largest) => [0, Math.max(largest, 1)] } },
   };
 }
 
 async function draw(figure) {
-  const answer = await fetch(figure.dataset.chart, { headers: { accept: "application/json" } });
-  if (!answer.ok) return;
-  const { at, lines } = await answer.json();
+  const response = await fetch(figure.dataset.chart, { headers: { accept: "application/json" } });
+  if (!response.ok) return;
+  const { at, lines } = await response.json();
   figure.replaceChildren();
   new window.uPlot(options(figure, lines), [at, ...lines.map((line) => line.values)], figure);
 }
 
-function all() {
+function drawAll() {
   document.querySelectorAll("[data-chart]").forEach(draw);
 }
 
-document.addEventListener("DOMContentLoaded", all);
-document.addEventListener("tidemill:theme", all);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", all);
-let wide = innerWidth;
+document.addEventListener("DOMContentLoaded", drawAll);
+document.addEventListener("tidemill:theme", drawAll);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+let width = innerWidth;
 addEventListener("resize", () => {
-  if (innerWidth !== wide) all();
-  wide = innerWidth;
+  if (innerWidth !== width) drawAll();
+  width = innerWidth;
 });
-setInterval(() => document.hidden || all(), MINUTE);
+setInterval(() => document.hidden || drawAll(), MINUTE);

@@ -1,4 +1,4 @@
-// A graph that is wider than the page begins where something happens.
+// Scrolls a large graph to a failed step, else to an active one.
 const frame = document.querySelector(".graph-frame");
 const step = frame?.querySelector(".step.state-failed") ?? frame?.querySelector(".step:is(.state-running, .state-ready, .state-scheduled)");
 if (step) {

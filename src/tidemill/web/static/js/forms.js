@@ -1,7 +1,7 @@
-// Forms: the value that shows they come from this page, the question before what cannot be undone, and choosing rows.
-const ask = document.getElementById("confirm");
+// Forms: adds the CSRF token, asks for confirmation, and selects rows.
+const dialog = document.getElementById("confirm");
 
-function token(form) {
+function addCsrfToken(form) {
   if (form.method !== "post" || form.elements.csrf) return;
   const field = document.createElement("input");
   field.type = "hidden";
@@ -10,62 +10,62 @@ function token(form) {
   form.append(field);
 }
 
-function question(form, submitter) {
-  const verb = ask.querySelector("[data-verb]");
-  const typed = ask.querySelector("#confirm-typed");
-  const said = submitter?.dataset.confirm ?? form.dataset.confirm;
-  ask.classList.toggle("alarm", "danger" in form.dataset || "danger" in (submitter?.dataset ?? {}));
-  ask.querySelector("h2").textContent = form.dataset.many === undefined ? said : said.replace("%", form.dataset.many);
-  verb.textContent = submitter?.dataset.verb ?? form.dataset.verb ?? submitter?.textContent ?? "";
+function askForConfirmation(form, submitter) {
+  const verb = dialog.querySelector("[data-confirm-label]");
+  const typed = dialog.querySelector("#confirm-typed");
+  const question = submitter?.dataset.confirm ?? form.dataset.confirm;
+  dialog.classList.toggle("alarm", "danger" in form.dataset || "danger" in (submitter?.dataset ?? {}));
+  dialog.querySelector("h2").textContent = form.dataset.selected === undefined ? question : question.replace("%", form.dataset.selected);
+  verb.textContent = submitter?.dataset.confirmLabel ?? form.dataset.confirmLabel ?? submitter?.textContent ?? "";
   typed.value = "";
-  typed.closest(".field").hidden = !form.dataset.typed;
-  ask.querySelector("code").textContent = form.dataset.typed ?? "";
-  verb.disabled = Boolean(form.dataset.typed);
-  typed.oninput = () => (verb.disabled = typed.value !== form.dataset.typed);
-  ask.returnValue = "";
-  ask.onclose = () => {
-    if (ask.returnValue !== "yes") return;
+  typed.closest(".field").hidden = !form.dataset.confirmText;
+  dialog.querySelector("code").textContent = form.dataset.confirmText ?? "";
+  verb.disabled = Boolean(form.dataset.confirmText);
+  typed.oninput = () => (verb.disabled = typed.value !== form.dataset.confirmText);
+  dialog.returnValue = "";
+  dialog.onclose = () => {
+    if (dialog.returnValue !== "yes") return;
     form.dataset.confirmed = "";
     form.requestSubmit(submitter);
   };
-  ask.showModal();
+  dialog.showModal();
 }
 
 document.addEventListener("submit", (event) => {
   const form = event.target;
-  const asks = event.submitter?.dataset.confirm ?? form.dataset.confirm;
-  if (asks && !("confirmed" in form.dataset)) {
+  const question = event.submitter?.dataset.confirm ?? form.dataset.confirm;
+  if (question && !("confirmed" in form.dataset)) {
     event.preventDefault();
-    question(form, event.submitter);
+    askForConfirmation(form, event.submitter);
     return;
   }
   delete form.dataset.confirmed;
-  token(form);
+  addCsrfToken(form);
 });
 
 document.addEventListener("click", (event) => {
-  const opener = event.target.closest("[data-opens]");
-  if (opener) document.getElementById(opener.dataset.opens).showModal();
-  if (event.target.closest("[data-closes]")) event.target.closest("dialog").close();
+  const opener = event.target.closest("[data-opens-dialog]");
+  if (opener) document.getElementById(opener.dataset.opensDialog).showModal();
+  if (event.target.closest("[data-closes-dialog]")) event.target.closest("dialog").close();
 });
 
-// Rows are chosen by boxes that belong to one form; the box in the head means all of them.
-function count(form) {
+// The checkboxes of a table belong to one form; the checkbox in its head selects all rows.
+function updateSelection(form) {
   const boxes = [...document.querySelectorAll(`input[name="ids"][form="${form.id}"]`)];
-  const chosen = boxes.filter((box) => box.checked).length;
+  const selected = boxes.filter((box) => box.checked).length;
   const all = document.querySelector(`[data-all="${form.id}"]`);
   if (all) {
-    all.checked = boxes.length > 0 && chosen === boxes.length;
-    all.indeterminate = chosen > 0 && chosen < boxes.length;
+    all.checked = boxes.length > 0 && selected === boxes.length;
+    all.indeterminate = selected > 0 && selected < boxes.length;
   }
   const every = form.elements.every?.checked;
-  form.dataset.many = every ? form.dataset.matching : chosen;
-  form.hidden = !chosen && !every;
-  const told = form.querySelector("[data-told]");
-  if (told) told.textContent = form.dataset.many;
+  form.dataset.selected = every ? form.dataset.matching : selected;
+  form.hidden = !selected && !every;
+  const counter = form.querySelector("[data-selected-count]");
+  if (counter) counter.textContent = form.dataset.selected;
 }
 
-document.addEventListener("htmx:sseMessage", () => document.querySelectorAll("form[data-matching]").forEach(count));
+document.addEventListener("htmx:sseMessage", () => document.querySelectorAll("form[data-matching]").forEach(updateSelection));
 
 document.addEventListener("change", (event) => {
   const all = event.target.dataset.all;
@@ -73,5 +73,5 @@ document.addEventListener("change", (event) => {
     document.querySelectorAll(`input[name="ids"][form="${all}"]`).forEach((box) => (box.checked = event.target.checked));
   }
   const form = all ? document.getElementById(all) : event.target.form;
-  if (form && "matching" in form.dataset) count(form);
+  if (form && "matching" in form.dataset) updateSelection(form);
 });

@@ -1,22 +1,22 @@
-// Whether what is seen is what is: the stream of a live page, and what a redraw must leave alone.
+// Shows the state of the live stream, and protects user input from live updates.
 const state = document.querySelector(".live-state");
 
-function tell(name) {
+function setState(name) {
   if (!state || state.dataset.state === name) return;
   state.dataset.state = name;
   state.textContent = state.dataset[name];
 }
 
-document.addEventListener("htmx:sseOpen", () => tell("live"));
+document.addEventListener("htmx:sseOpen", () => setState("live"));
 document.addEventListener("htmx:sseError", async (event) => {
-  tell("reconnecting");
+  setState("reconnecting");
   if (event.detail.source.readyState !== EventSource.CLOSED) return;
-  const answer = await fetch(location.href, { headers: { accept: "text/html" } }).catch(() => null);
-  if (answer?.redirected || answer?.status === 401) location.reload(); // the session has ended: sign in again
+  const response = await fetch(location.href, { headers: { accept: "text/html" } }).catch(() => null);
+  if (response?.redirected || response?.status === 401) location.reload(); // the session has ended: sign in again
 });
 
-// What somebody opened, chose or marked stays so when the part around it is drawn again.
-const theirs = { DETAILS: "open", DIALOG: "open", INPUT: "checked" };
+// A live update keeps what the user opened or checked.
+const keptAttributes = { DETAILS: "open", DIALOG: "open", INPUT: "checked" };
 document.addEventListener("DOMContentLoaded", () => {
-  window.Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) => theirs[node.tagName] !== name;
+  window.Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) => keptAttributes[node.tagName] !== name;
 });

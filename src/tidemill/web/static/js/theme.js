@@ -1,3 +1,3 @@
-// Runs before anything is drawn, so that nobody sees a page in the other colours first.
+// Runs before the first paint, so that the page does not flash in the other theme.
 const theme = localStorage.getItem("tidemill-theme");
 if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;

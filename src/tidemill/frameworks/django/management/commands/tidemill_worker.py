@@ -1,4 +1,4 @@
-"""`manage.py tidemill_worker`: a worker that knows Django's settings, models and connections."""
+"""`manage.py tidemill_worker`: runs a worker with Django's settings, models and connections."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from django.utils.module_loading import autodiscover_modules
 
 from tidemill.app import Tidemill
 from tidemill.errors import TidemillError
-from tidemill.frameworks.django.application import application
-from tidemill.frameworks.django.connections import use_fresh_connections
+from tidemill.frameworks.django.apps import get_application
+from tidemill.frameworks.django.database import use_fresh_connections
 
 _OWN = ("queues", "concurrency", "until_idle")
 
@@ -31,9 +31,9 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, app: str | None, backend: str | None, **options: Any) -> None:
         try:
-            # Every installed app's jobs.py, as Django finds admin.py: importing it registers its tasks.
+            # Imports jobs.py of every installed app, as Django does with admin.py; this registers the tasks.
             autodiscover_modules("jobs")
-            served = _backend_application(backend) if backend else application(app)
+            served = _backend_application(backend) if backend else get_application(app)
             _open_backends()
             use_fresh_connections(served)
             served.run_worker(**{name: options[name] for name in _OWN if options[name] is not None})
@@ -53,7 +53,8 @@ def _backend_application(alias: str) -> Tidemill:
 
 
 def _open_backends() -> None:
-    """A backend registers what runs Django's tasks with its application when it is made."""
+    """Creates all backends of the setting TASKS. Each Tidemill backend then registers its handlers with its
+    application."""
     if aliases := list(getattr(settings, "TASKS", {})):
         from tidemill.frameworks.django_tasks import task_backends
 

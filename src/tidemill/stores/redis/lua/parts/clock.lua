@@ -1,16 +1,16 @@
--- The shard's clocks: `clock.wall` for schedules and calendars, `clock.boot` for leases and windows.
+-- The clocks of the shard: `clock.wall` for schedules and calendars, `clock.boot` for leases and windows.
 --
 -- ARGV[1] says how to read them:
---   given <wall> <boot> <boot id>     by the caller's clock (tests run on virtual time)
---   kept <skew> <expected> <doubt>    by this server's, which may have been stepped. `skew` is 0 but in tests
---                                     of steps; `expected` is what the caller reckons `boot` to be, or -;
---                                     `doubt` how far its own clock may have drifted since it last saw ours.
+--   given <wall> <boot> <boot id>     injected by the caller (tests in virtual time)
+--   kept <skew> <expected> <doubt>    the server's clock, which can be stepped. `skew` is 0 except in tests of
+--                                     steps; `expected` is the boot time that the caller expects, or -;
+--                                     `doubt` is how far the caller's clock may have drifted.
 --
--- boot = wall - shift. Where the server's clock is stepped, shift follows, so that boot goes on as before:
--- an hour's step must neither end every lease nor empty every window. One caller that disagrees is wrong
--- about its own clock (a virtual machine that was halted) if another agreed with ours just now.
--- What is noted here may be refused by a full server: that alone is no reason for the script to end.
--- uses: root
+-- boot = wall - shift. After a step of the server's clock the shift is adjusted and boot continues: a step of
+-- an hour must neither end every lease nor empty every window. If another caller agreed with the server's
+-- clock a moment ago, a caller that disagrees has a wrong clock (a suspended virtual machine), and its call
+-- is refused. A full server may refuse to store the shift; pcall keeps that from ending the script.
+-- uses: keys
 local AHEAD, BEHIND = 5, 2
 local AGREE_EVERY, AGREED_WITHIN = 5, 12
 
@@ -32,7 +32,7 @@ do
     local ahead = expected and clock.boot - expected or 0
     if ahead > AHEAD + doubt or ahead < -(BEHIND + doubt) then
       if recent then
-        return redis.error_reply('RECKON the expected time is not the one the others agree on')
+        return redis.error_reply('CLOCKSKEW the expected time differs from the time that other callers agreed on')
       end
       clock.boot = expected
       redis.pcall('HSET', shard, 'shift', string.format('%.6f', clock.wall - expected),

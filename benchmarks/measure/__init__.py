@@ -1,1 +1,0 @@
-"""What is measured. Every function takes a fresh adapter and returns plain numbers."""

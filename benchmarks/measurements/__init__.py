@@ -1,0 +1,1 @@
+"""The measurements. Every function takes a new adapter and returns plain numbers."""

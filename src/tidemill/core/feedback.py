@@ -1,0 +1,122 @@
+"""Feedback from provider calls: refusals, used units, remaining limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import msgspec
+
+from tidemill.core.needs import IMPLIED, Units
+
+MIN_REFUSAL_STATUS = 400
+"""The lowest HTTP status that refuses a call."""
+
+
+class Reason(StrEnum):
+    """The reason why a provider refused a call and why a pool is closed. The reason decides how long the pool
+    stays closed, see `core.closures`."""
+
+    RATE = "rate"  # more per window than allowed, for one unit
+    CONCURRENCY = "concurrency"  # more concurrent calls than allowed
+    DAY_QUOTA = "day quota"  # the amount of the calendar period is used up
+    STATED = "stated"  # used up until a time that the provider stated
+    SPENDING = "spending"  # a spending cap or no credit: an operator must act
+    FORBIDDEN = "forbidden"  # wrong key, no right, blocked for abuse: an operator must act
+    OVERLOAD = "overload"  # the provider is overloaded; not our quota
+    TOO_LARGE = "too large"  # never fits: the job fails
+    UNKNOWN = "unknown"  # a 429 without a reason
+
+
+OPERATOR_REASONS = frozenset({Reason.SPENDING, Reason.FORBIDDEN})
+"""After these only an operator reopens the pool."""
+
+PROBED_REASONS = frozenset(Reason) - {Reason.RATE, Reason.CONCURRENCY, Reason.TOO_LARGE}
+"""After these a single probe precedes the other calls."""
+
+UNCHARGED_REASONS = frozenset(Reason) - {Reason.TOO_LARGE, Reason.OVERLOAD}
+"""A job stopped by these spends no attempt (I16). Overload spends from the pool's budget first."""
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """A provider's refusal of a call.
+
+    - `unit`: the unit that ran out, if stated.
+    - `retry_after`, `resets_at`: the minimum wait in seconds; a wall time at which the provider resets.
+    - `status`: the HTTP status.
+    - `then`: the reason to assume if a refusal of unknown reason repeats after its wait.
+    - `slow`: True if the provider asked for a lower rate; the pool then opens along a ramp.
+    - `text`: the provider's message, for people.
+    - `bare`: True if only the HTTP status shows the reason, and no text of the provider confirms it."""
+
+    reason: Reason
+    unit: str | None = None
+    retry_after: float | None = None
+    resets_at: float | None = None
+    status: int | None = None
+    then: Reason | None = None
+    slow: bool = False
+    text: str = ""
+    bare: bool = False
+
+    @property
+    def broke_off(self) -> bool:
+        """True if the provider had begun to answer when it refused, so it may have counted tokens. A stream
+        that breaks off has the HTTP status of its beginning (below 400), or none."""
+        return self.reason is Reason.OVERLOAD if self.status is None else self.status < MIN_REFUSAL_STATUS
+
+
+class PoolUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """The units that an attempt really used of one pool, over all its reservations of this pool. If a unit is
+    missing in `units`, its usage is unknown, and the reserved amount counts as used."""
+
+    pool: str
+    key: str | None = None
+    units: Units
+
+    @property
+    def account_key(self) -> tuple[str, str | None]:
+        return self.pool, self.key
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """The information about a pool in a provider's answer, for a success or a refusal. `remaining`, `amounts`
+    and `resets` map a limit's name to a value: the units left, the size of the limit, and the wall time when
+    the whole limit is free. They contain only limits that the answer mentions."""
+
+    pool: str
+    key: str | None = None
+    remaining: Units = msgspec.field(default_factory=dict)
+    amounts: Units = msgspec.field(default_factory=dict)
+    resets: dict[str, float] = msgspec.field(default_factory=dict)
+    refusal: Refusal | None = None
+
+    @property
+    def account_key(self) -> tuple[str, str | None]:
+        return self.pool, self.key
+
+
+class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The pool usage of one attempt. `made=False`: no call was made, and all reserved units are returned.
+    `made=True`: if the usage of a unit is not reported, its reserved amount counts as used. `well=True`: the
+    provider answered without an error. If the call was a probe, its pool then opens."""
+
+    made: bool = True
+    well: bool = False
+    usages: tuple[PoolUsage, ...] = ()
+    observations: tuple[Observation, ...] = ()
+
+
+def share_usage(used: Units | None, reserved: Sequence[Units]) -> list[Units | None]:
+    """Divides a reported usage among several reservations. Returns one share per reservation, in order. Each
+    reservation gets at most its own units, and the last one gets the rest. If `used` is None (unknown), every
+    share is None."""
+    if used is None or len(reserved) == 1:
+        return [used] * len(reserved)
+    left = dict(used)
+    shares: list[Units | None] = []
+    for units in reserved[:-1]:
+        share = {unit: min(left[unit], units.get(unit, IMPLIED.get(unit, 0.0))) for unit in left}
+        left = {unit: left[unit] - share[unit] for unit in left}
+        shares.append(share)
+    return [*shares, left]

@@ -1,0 +1,343 @@
+"""Reservations: taking units of a pool for one call, and returning them.
+
+A reservation is made with the claim, and its units count from then on. A handler has to start within half of
+the pool's jitter. Otherwise its job is given back and the reservation is released. A reservation ends once,
+in one of four ways:
+
+- It is settled with the real usage.
+- It is settled with unknown usage.
+- It is released, because no call was made.
+- It is recounted, because its worker stopped answering and may still make the call.
+
+Most limits count units at once, because a provider counts a call when it arrives. Some units are counted when
+the answer is complete (`Limit.held`). These units are held during the call, and counted at its end. If they
+were counted at the claim, they would expire too early by the length of the call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from tidemill.core.limits import Limit, Shape
+from tidemill.core.needs import Units, least, minus
+from tidemill.core.pools import PoolHold, PoolSettings, PoolState, call_amount
+from tidemill.core.windows import Instant, WindowState
+from tidemill.core.windows.base import LONG_AGO, TOLERANCE
+
+HOLD_LAPSE_SECONDS = 10.0
+"""Seconds after the held capacity could have been used. A job that has not come by then blocks others for
+nothing, because its queue is paused or its workers are gone."""
+HOLD_RECHECK_SECONDS = 0.5
+"""Seconds until another job asks again whether held capacity was used: most jobs come at once."""
+
+
+class UnitRequest(msgspec.Struct, frozen=True):
+    """A request for units of a pool. `units` are amounts by unit. `line` is a name for the jobs that wait
+    together for the pool (`core.ledger.hold_scope`), '' for none. Only the first of these jobs asks."""
+
+    job: str
+    units: Units
+    priority: int
+    line: str = ""
+
+
+class Reservation(msgspec.Struct, frozen=True):
+    """Units reserved for one call.
+
+    - `marks`: by limit name, where in the window the units were counted, as `Window.taken` returned it.
+    - `boot`, `at`: the boot id and the boot-clock time of the reservation.
+    - `held`: by limit name, units that no window counts yet.
+    - `left`: by limit name, the units that were left at that time.
+    - `checked`: False if the units were taken without a check, for an extra request (P21). Such a request
+      belongs to a granted call and does not count as another call in flight."""
+
+    units: Units
+    marks: dict[str, float]
+    boot: str = ""
+    held: Units = msgspec.field(default_factory=dict)
+    left: Units = msgspec.field(default_factory=dict)
+    at: float = LONG_AGO
+    checked: bool = True
+
+
+class ReservationGrant(msgspec.Struct, frozen=True):
+    """The answer that units were reserved: the pool's state afterwards, and the reservation."""
+
+    state: PoolState
+    reservation: Reservation
+
+
+class ReservationDenial(msgspec.Struct, frozen=True):
+    """The answer that units were not reserved. `state` is the state to save. `limit` is the name of the limit
+    with the longest wait, or "held for job …". `wait` is the number of seconds until the call fits, if no
+    other call comes. It is infinite if a call must end first."""
+
+    state: PoolState
+    limit: str
+    wait: float
+
+
+def reserve_units(
+    pool: PoolSettings, state: PoolState, ask: UnitRequest, now: Instant
+) -> ReservationGrant | ReservationDenial:
+    """Reserves units from all limits of the pool, or from none. `ask` is the request. `state` must belong to
+    the current boot. A denied call may get a hold on capacity in the returned state."""
+    waits = {limit.name: _limit_wait(pool, state, ask, limit.name, now) for limit in pool.limits}
+    limit, wait = max(waits.items(), key=lambda item: item[1])
+    hold = _live_hold(state.hold, now)
+    if wait > 0:
+        return ReservationDenial(replace(state, hold=_next_hold(pool, ask, hold, wait, now)), limit, wait)
+    own = hold is not None and _is_own(hold, ask)
+    granted = _take_units(pool, replace(state, hold=None if own else hold), ask.units, now)
+    if hold is not None and hold.firm and not own and ask.priority >= hold.priority:
+        before, after = (_longest_wait(pool, known, hold.units, now) for known in (state, granted.state))
+        if after > before + TOLERANCE:
+            return ReservationDenial(state, f"held for job {hold.job}", max(before, HOLD_RECHECK_SECONDS))
+    return granted
+
+
+def settle_reservation(
+    pool: PoolSettings, state: PoolState, reservation: Reservation, used: Units | None, now: Instant
+) -> PoolState:
+    """Returns the state after the reservation of a finished call has ended. `used` is the real usage by unit.
+    If it is None (unknown), all reserved units count."""
+    windows = dict(state.windows)
+    freed = False
+    for limit, need in _held_limits(pool, reservation):
+        actual = need if used is None else used.get(limit.unit, need)
+        windows[limit.name], _ = state.window(limit).taken(limit, actual, now, pool.guards)
+        freed |= actual < need
+    for limit, need, mark in _entered_limits(pool, reservation):
+        actual = need if used is None else used.get(limit.unit, need)
+        window = state.window(limit)
+        if limit.per is None:
+            windows[limit.name], freed = window.returned(limit, need, mark, now), True
+        elif limit.charge == "reserved":
+            continue
+        elif actual < need and _is_refundable(state, reservation, limit):
+            windows[limit.name], freed = window.returned(limit, need - actual, mark, now), True
+        elif actual > need:
+            windows[limit.name], _ = window.taken(limit, actual - need, now, pool.guards)
+    return _with_windows(_drop_held_units(state, reservation), windows, freed=freed)
+
+
+def release_reservation(
+    pool: PoolSettings, state: PoolState, reservation: Reservation, now: Instant
+) -> PoolState:
+    """Returns the state with all units of the reservation given back, because no call was made."""
+    windows = dict(state.windows)
+    for limit, need, mark in _entered_limits(pool, reservation):
+        if _is_refundable(state, reservation, limit):
+            windows[limit.name] = state.window(limit).returned(limit, need, mark, now)
+    return _with_windows(_drop_held_units(state, reservation), windows, freed=True)
+
+
+def recount_units(pool: PoolSettings, state: PoolState, reservation: Reservation, now: Instant) -> PoolState:
+    """Returns the state after a worker stopped answering. The worker may have made its call long ago or may
+    still make it, so the units count again from now on. The call no longer counts as a concurrent call."""
+    windows = dict(state.windows)
+    for limit, need in _held_limits(pool, reservation):
+        windows[limit.name], _ = state.window(limit).taken(limit, need, now, pool.guards)
+    for limit, need, mark in _entered_limits(pool, reservation):
+        window = state.window(limit)
+        if limit.per is None:
+            windows[limit.name] = window.returned(limit, need, mark, now)
+        else:
+            windows[limit.name], _ = window.taken(limit, need, now, pool.guards)
+    return _with_windows(_drop_held_units(state, reservation), windows, freed=True)
+
+
+def drop_hold(state: PoolState, job: str) -> PoolState:
+    """Returns the state without the capacity held for `job`, which does not wait any more."""
+    if state.hold is None or state.hold.job != job:
+        return state
+    return replace(state, hold=None, revision=state.revision + 1)
+
+
+def split_reservation(
+    pool: PoolSettings, reservation: Reservation, units: Units
+) -> tuple[Reservation, Reservation | None]:
+    """Splits a reservation in two. Returns the part for a call with these `units`, and the rest, None if
+    nothing is left. The windows do not change, because both parts together have the same units as before."""
+    limits = [limit for limit in pool.limits if limit.name in reservation.held]
+    held = {
+        limit.name: min(call_amount(units, limit) or 0.0, reservation.held[limit.name]) for limit in limits
+    }
+    rest = minus(reservation.units, units)
+    left = {name: amount - held.get(name, 0.0) for name, amount in reservation.held.items()}
+    part = replace(reservation, units=least(reservation.units, units), held=held)
+    return part, replace(reservation, units=rest, held=left) if any(rest.values()) else None
+
+
+def defer_units(
+    pool: PoolSettings, state: PoolState, reservation: Reservation, now: Instant
+) -> ReservationGrant:
+    """Returns the state and the reservation with its units held, because counted units would expire before a
+    much later call. Units of paced limits stay counted: to hold a turn would block all other calls."""
+    windows, held, marks = dict(state.windows), dict(state.held), dict(reservation.marks)
+    own = dict(reservation.held)
+    for limit, need, mark in _entered_limits(pool, reservation):
+        if limit.per is not None and limit.shape is not Shape.PACED:
+            windows[limit.name] = state.window(limit).returned(limit, need, mark, now)
+            held[limit.name] = held.get(limit.name, 0.0) + need
+            own[limit.name] = need
+            del marks[limit.name]
+    deferred = replace(reservation, marks=marks, held=own)
+    return ReservationGrant(replace(state, windows=windows, held=held), deferred)
+
+
+def reenter_units(
+    pool: PoolSettings, state: PoolState, reservation: Reservation, now: Instant
+) -> ReservationGrant:
+    """Returns the state and the reservation with its units counted from this moment on, because the call
+    leaves only now. Held units and concurrency stay as they are."""
+    windows, marks = dict(state.windows), dict(reservation.marks)
+    for limit, need, mark in _entered_limits(pool, reservation):
+        if limit.per is not None and need > 0:
+            window = state.window(limit)
+            if _is_refundable(state, reservation, limit):
+                window = window.returned(limit, need, mark, now)
+            windows[limit.name], marks[limit.name] = window.taken(limit, need, now, pool.guards)
+    return ReservationGrant(
+        replace(state, windows=windows), replace(reservation, marks=marks, boot=state.boot)
+    )
+
+
+def take_unchecked(pool: PoolSettings, state: PoolState, units: Units, now: Instant) -> ReservationGrant:
+    """Reserves units without checking whether they fit, because the call is made in any case."""
+    taken = _take_units(pool, state, units, now)
+    return ReservationGrant(
+        replace(taken.state, unchecked=state.unchecked + 1), replace(taken.reservation, checked=False)
+    )
+
+
+def redeclare_reservation(reservation: Reservation, names: frozenset[str]) -> Reservation:
+    """Returns the reservation without its units in limits that no longer exist (P1). `names` are the limits
+    that still exist."""
+    marks = {name: mark for name, mark in reservation.marks.items() if name in names}
+    return replace(
+        reservation,
+        marks=marks,
+        held={name: reservation.held[name] for name in reservation.held if name in names},
+    )
+
+
+def would_fit(pool: PoolSettings, state: PoolState, ask: UnitRequest, now: Instant) -> bool:
+    """True if the request fits into all limits now. Capacity held for other jobs is ignored."""
+    return seconds_until_fit(pool, state, ask, now) <= 0
+
+
+def seconds_until_fit(pool: PoolSettings, state: PoolState, ask: UnitRequest, now: Instant) -> float:
+    return max(_limit_wait(pool, state, ask, limit.name, now) for limit in pool.limits)
+
+
+def remaining_units(pool: PoolSettings, state: PoolState, now: Instant) -> Units:
+    """Returns the units that are left of every limit, by limit name."""
+    return {limit.name: state.room(limit, now, pool.guards) for limit in pool.limits}
+
+
+def _limit_wait(pool: PoolSettings, state: PoolState, ask: UnitRequest, name: str, now: Instant) -> float:
+    limit = next(limit for limit in pool.limits if limit.name == name)
+    need = call_amount(ask.units, limit) or 0.0
+    back = pool.back(limit, ask.priority)
+    if need == 0 or need + back <= state.room(limit, now, pool.guards) + TOLERANCE:
+        return 0.0
+    # A call that would never fit beside the reserved share may use the share instead of waiting for ever.
+    wait = state.wait(limit, need + back, now, pool.guards)
+    if math.isinf(wait) and limit.per is not None:
+        wait = state.wait(limit, need, now, pool.guards)
+    return wait
+
+
+def _take_units(pool: PoolSettings, state: PoolState, units: Units, now: Instant) -> ReservationGrant:
+    windows: dict[str, WindowState] = dict(state.windows)
+    marks: dict[str, float] = {}
+    held: Units = {}
+    for limit in pool.limits:
+        need = call_amount(units, limit) or 0.0
+        if limit.held:
+            held[limit.name] = need
+            continue
+        windows[limit.name], marks[limit.name] = state.window(limit).taken(limit, need, now, pool.guards)
+    under_way = {name: state.held.get(name, 0.0) + need for name, need in held.items()}
+    taken = replace(state, windows=windows, held=state.held | under_way)
+    return ReservationGrant(taken, Reservation(units, marks, state.boot, held, at=now.boot))
+
+
+def _entered_limits(pool: PoolSettings, reservation: Reservation) -> Iterator[tuple[Limit, float, float]]:
+    """Yields each limit whose window counts the reservation, with the counted units and the mark that tells
+    where in the window they are. A limit that was declared later has not counted the reservation."""
+    for limit in pool.limits:
+        if limit.name in reservation.marks:
+            yield limit, call_amount(reservation.units, limit) or 0.0, reservation.marks[limit.name]
+
+
+def _held_limits(pool: PoolSettings, reservation: Reservation) -> Iterator[tuple[Limit, float]]:
+    for limit in pool.limits:
+        if limit.name in reservation.held:
+            yield limit, reservation.held[limit.name]
+
+
+def _drop_held_units(state: PoolState, reservation: Reservation) -> PoolState:
+    """Returns the state without the held units of the reservation. Amounts close to zero are removed, because
+    rounding would leave tiny rests for ever."""
+    left = {name: units - reservation.held.get(name, 0.0) for name, units in state.held.items()}
+    held = {name: units for name, units in left.items() if units > TOLERANCE}
+    return replace(state, held=held, unchecked=state.unchecked - (not reservation.checked))
+
+
+def _is_refundable(state: PoolState, reservation: Reservation, limit: Limit) -> bool:
+    """True if unused units can be given back to the limit. After a restart, a window measured in seconds
+    counts as fully used and does not know these units any more. Calendar and concurrency counts survive a
+    restart."""
+    return reservation.boot == state.boot or not isinstance(limit.per, float)
+
+
+def _longest_wait(pool: PoolSettings, state: PoolState, units: Units, now: Instant) -> float:
+    return max(state.wait(limit, call_amount(units, limit) or 0.0, now, pool.guards) for limit in pool.limits)
+
+
+def _live_hold(hold: PoolHold | None, now: Instant) -> PoolHold | None:
+    return None if hold is None or now.boot >= hold.until else hold
+
+
+def _next_hold(
+    pool: PoolSettings, ask: UnitRequest, hold: PoolHold | None, wait: float, now: Instant
+) -> PoolHold | None:
+    """Returns the pool's hold after the request `ask` was denied. `hold` is the current hold, if any, and
+    `wait` is the wait in seconds.
+
+    A more urgent request replaces the current hold. A larger request of the same priority replaces it too,
+    unless the hold is firm. A smaller one does not, or many small calls would take the hold from a large call
+    each time. If the job that has the hold asks again and still does not fit, other calls have overtaken it,
+    and its hold becomes firm."""
+    is_own = hold is not None and _is_own(hold, ask)
+    if hold is not None and not is_own and hold.priority <= ask.priority:
+        larger = _largest_limit_share(pool, ask.units) > _largest_limit_share(pool, hold.units)
+        if hold.firm or hold.priority < ask.priority or not larger:
+            return hold
+    until = now.boot + (0.0 if math.isinf(wait) else wait) + HOLD_LAPSE_SECONDS
+    return PoolHold(
+        job=ask.job, line=ask.line, firm=is_own, units=ask.units, priority=ask.priority, until=until
+    )
+
+
+def _is_own(hold: PoolHold, ask: UnitRequest) -> bool:
+    """True if the hold does not delay the request: it is for the same job, or for another job that waits in
+    the same `line` (a name for jobs that wait together). That job may have to wait for this one, so both
+    would wait for ever if this job respected the hold. A request that is more urgent than a hold of its line
+    is left out, because no hold delays it anyway."""
+    same_line = bool(ask.line) and hold.line == ask.line and ask.priority >= hold.priority
+    return same_line or hold.job == ask.job
+
+
+def _largest_limit_share(pool: PoolSettings, units: Units) -> float:
+    """Returns the largest share of any limit that a call with these `units` needs. 1 is a whole limit."""
+    return max((call_amount(units, limit) or 0.0) / limit.amount for limit in pool.limits)
+
+
+def _with_windows(state: PoolState, windows: dict[str, WindowState], *, freed: bool) -> PoolState:
+    return replace(state, windows=windows, revision=state.revision + freed)

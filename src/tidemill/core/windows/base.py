@@ -1,0 +1,71 @@
+"""The protocol that every window implements, and the store's two clocks."""
+
+from __future__ import annotations
+
+from typing import Protocol, Self
+
+import msgspec
+
+from tidemill.core.limits import Limit
+
+TOLERANCE = 1e-9
+"""Below any unit: sums of fractions are not exact."""
+
+
+LONG_AGO = -1e9
+"""A boot time before any boot: units counted then have expired."""
+
+
+class Instant(msgspec.Struct, frozen=True):
+    """A moment on the store's two clocks. `wall` is Unix time; calendars use it, and it may be set.
+    `boot` counts seconds, only moves forward, and starts again when the machine restarts; everything else
+    uses it."""
+
+    wall: float
+    boot: float
+
+
+SEND_SHARE = 0.5
+"""The share of the jitter in which a handler must begin and send its request. The rest is for the network:
+the first call of a process resolves a name, connects and negotiates TLS before anything arrives."""
+
+
+class Guards(msgspec.Struct, frozen=True):
+    """The safety margins of a pool, in seconds. `jitter` is how late after its claim a call may reach the
+    provider. `midnight` is how far the provider's calendar may differ from ours."""
+
+    jitter: float = 0.5
+    midnight: float = 5.0
+
+
+class Window(Protocol):
+    """An immutable window; every change returns a new window. Waits are seconds from now, and infinity means
+    never."""
+
+    def counted(self, limit: Limit, now: Instant, guards: Guards) -> float:
+        """Returns the units that count as used now. A call may have to wait even if units are left, because
+        of the jitter, the pace or the end of a period. Such waits are not part of this number."""
+        ...
+
+    def room(self, limit: Limit, now: Instant, guards: Guards) -> float:
+        """Returns the units that could be taken now; negative if there is a debt."""
+        ...
+
+    def wait(self, limit: Limit, units: float, now: Instant, guards: Guards) -> float:
+        """Returns the seconds until `units` could be taken, if no other call takes any."""
+        ...
+
+    def taken(self, limit: Limit, units: float, now: Instant, guards: Guards) -> tuple[Self, float]:
+        """Counts `units` as used. Returns the new window and a mark that tells where the units were counted;
+        `returned` needs this mark. The method never refuses, because a debt is counted in the same way."""
+        ...
+
+    def returned(self, limit: Limit, units: float, mark: float, now: Instant) -> Self:
+        """Returns the window after `units` were given back. `mark` tells where they were counted. For a limit
+        on concurrency, this is the end of a call."""
+        ...
+
+    def lost(self, limit: Limit, now: Instant) -> Self:
+        """Returns the window after a restart of the machine, when its boot-clock times mean nothing any more.
+        A window that needs these times counts as fully used from now on. Other windows keep their count."""
+        ...

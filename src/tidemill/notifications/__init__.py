@@ -1,0 +1,26 @@
+"""Notifies other programs through signed webhooks, and people through alerts.
+
+    signatures           signs deliveries; receivers call `verify`
+    address_policy       which addresses a webhook may call
+    http_client          one POST, bounded in time and size
+    webhook_records      webhook definitions, and how the store keeps them
+    webhook_deliveries   bodies, and the job that sends one delivery
+    webhook_finder       finds finished jobs and pool changes that have no delivery yet
+    webhooks             `app.webhooks`, also for the command line and the HTTP API
+    alert_rules          rules, and the next state of each alert
+    alert_readings       reads from the store the values that rules compare
+    alert_messages       the text of a message
+    alert_channels       e-mail, Slack and DingTalk
+    alerts               one evaluation of all rules, and `app.alerts`
+    outage_alerts        alerts while the store is unreachable
+    config               the notification settings of an application
+
+Notifications never delay a job. Finished jobs stay in the store for a while, so a worker also makes the
+deliveries that a dead worker did not make. A delivery's id is derived from the webhook and the event, so two
+workers that find the same event create only one job."""
+
+from __future__ import annotations
+
+from tidemill.notifications.signatures import verify
+
+__all__ = ["verify"]

@@ -1,0 +1,149 @@
+"""Decides which addresses a webhook may call.
+
+Users choose a webhook's address, and workers call it from inside the operator's network. The address must not
+lead to internal services (SSRF).
+
+The worker resolves a host name once, checks all its IP addresses, and connects only to an address that it
+checked. So an unusual spelling of an internal address is refused too, and a DNS change after the check has no
+effect."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from tidemill.errors import ConfigurationError, GiveUp
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+MAX_URL_CHARACTERS = 2000
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_IPV4_IN_IPV6_NETWORKS = tuple(
+    ipaddress.IPv6Network(network) for network in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")
+)
+"""IPv6 addresses that embed IPv4 addresses; some networks forward them to IPv4."""
+_SPECIAL_NETWORKS = tuple(
+    ipaddress.ip_network(network)
+    for network in ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "fec0::/10", "3fff::/20")
+)
+"""Networks that `ipaddress` calls global and that are not public: protocol assignments, 6to4 relays,
+site-local and documentation addresses, and the address at which Azure serves its own virtual machines."""
+
+
+class AddressNotAllowed(GiveUp):
+    """Raised if a webhook may not call an address. The job is not retried, because a retry cannot change
+    this."""
+
+
+class UrlTarget(NamedTuple):
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+
+class SocketAddress(NamedTuple):
+    """An address to connect to, in the form that `socket.connect` takes."""
+
+    family: int
+    address: Any
+
+
+class AllowedAddresses(msgspec.Struct, frozen=True):
+    """The addresses that a webhook may call although they are not public. `hosts` has host names, and
+    `networks` has IP networks such as 10.0.0.0/8."""
+
+    hosts: frozenset[str] = frozenset()
+    networks: tuple[Network, ...] = ()
+
+    @classmethod
+    def of(cls, entries: Iterable[str]) -> AllowedAddresses:
+        hosts, networks = set(), []
+        for entry in entries:
+            try:
+                networks.append(ipaddress.ip_network(entry))
+            except ValueError:
+                if not entry or "/" in entry or ":" in entry:
+                    raise ConfigurationError(
+                        f"webhooks.allow: must be hosts or networks such as 10.0.0.0/8, has {entry!r}"
+                    ) from None
+                hosts.add(entry.lower())
+        return cls(frozenset(hosts), tuple(networks))
+
+    def allows(self, host: str, address: Address) -> bool:
+        return (
+            is_public(address) or host in self.hosts or any(address in network for network in self.networks)
+        )
+
+
+def is_public(address: Address) -> bool:
+    if isinstance(address, ipaddress.IPv6Address) and any(
+        address in network for network in _IPV4_IN_IPV6_NETWORKS
+    ):
+        return False
+    special = address.is_multicast or address.is_reserved or address.is_unspecified or address.is_link_local
+    inside = special or any(address in network for network in _SPECIAL_NETWORKS)
+    return address.is_global and not inside
+
+
+def parse_url(url: str) -> UrlTarget:
+    """Returns the parts of a webhook's URL. Raises ConfigurationError, whose message names the problem, if
+    the URL cannot be used."""
+    if len(url) > MAX_URL_CHARACTERS:
+        raise ConfigurationError(f"url: must have at most {MAX_URL_CHARACTERS} characters, has {len(url)}")
+    if not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
+        raise ConfigurationError("url: must be plain ASCII without spaces or backslashes; escape them")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+        (host or "").encode("idna")  # the encoding that the DNS lookup uses
+    except ValueError as error:
+        raise ConfigurationError(f"url: is no address: {error}") from None
+    if parts.scheme not in _DEFAULT_PORTS or not host:
+        raise ConfigurationError("url: must begin with https:// or http:// and name a host")
+    if parts.username is not None or parts.password is not None:
+        raise ConfigurationError("url: must not hold a user name or password; the signature says who we are")
+    if parts.fragment or port == 0:
+        raise ConfigurationError("url: must have no fragment (#…), and a port above 0 if any")
+    query = f"?{parts.query}" if parts.query else ""
+    return UrlTarget(parts.scheme, host, port or _DEFAULT_PORTS[parts.scheme], (parts.path or "/") + query)
+
+
+def check_url_allowed(url: str, allowed: AllowedAddresses) -> None:
+    """Raises ConfigurationError if the URL's host is a numeric address, in any spelling, that may not be
+    called. A host name is checked with each call instead, because its addresses may change."""
+    try:
+        resolve_addresses(parse_url(url), allowed, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        return
+    except AddressNotAllowed as error:
+        raise ConfigurationError(f"url: {error}") from None
+
+
+def resolve_addresses(target: UrlTarget, allowed: AllowedAddresses, *, flags: int = 0) -> list[SocketAddress]:
+    """Returns the IP addresses of the host. Raises AddressNotAllowed if a webhook may not call one of them.
+    `flags` are passed to getaddrinfo."""
+    addresses = []
+    found = socket.getaddrinfo(
+        target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=flags
+    )
+    for family, _, _, _, address in found:
+        known = _unmap_ipv4(ipaddress.ip_address(str(address[0]).partition("%")[0]))
+        if not allowed.allows(target.host, known):
+            raise AddressNotAllowed(
+                f"{target.host} leads to {known}, which is not public; to allow it add the host or "
+                "its network to the setting webhooks.allow"
+            )
+        addresses.append(SocketAddress(family, address))
+    return addresses
+
+
+def _unmap_ipv4(address: Address) -> Address:
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address

@@ -1,0 +1,59 @@
+"""The server's wall clock and boot clock, for workers on many machines.
+
+Wall time is the server's `clock_timestamp()`. Boot time is wall time minus a `shift` that is stored in the
+schema. Each store object in a worker can compute which boot time to expect: its last reading plus the time
+that passed on the worker's own boot clock. If the server's boot time differs from it, the server's wall clock
+was set, and the SQL function `read_clock` corrects the shift. So leases and windows stay right. The wall
+clocks of workers never matter. Only tests inject their own clock."""
+
+from __future__ import annotations
+
+from tidemill.clock import Clock, SystemClock
+from tidemill.contract.jobs import ClockReading
+
+ClockArguments = tuple[float | None, float | None, int | None]
+"""Arguments of `tidemill.read_clock`: wall, boot, epoch."""
+
+
+class PostgresClock:
+    """The server's clocks, as one store object last read them. `injected` is the clock of a test, which
+    replaces the server's clocks."""
+
+    def __init__(self, injected: Clock | None) -> None:
+        self._injected = injected
+        self._process_clock: Clock = injected or SystemClock()
+        self._last_reading: tuple[float, float, int] | None = None
+        self._boot_id = ""
+
+    @property
+    def boot_id(self) -> str:
+        """Returns the id of the current boot. In production this is the id stored in the schema, which never
+        changes. With an injected clock it is the id of that clock."""
+        return self._boot_id if self._injected is None else self._injected.boot_id
+
+    @boot_id.setter
+    def boot_id(self, schema_boot_id: str) -> None:
+        self._boot_id = schema_boot_id
+
+    def process_time(self) -> float:
+        """Returns the boot time of this process in seconds, for measuring durations."""
+        return self._process_clock.boot()
+
+    def arguments(self) -> ClockArguments:
+        if self._injected is not None:
+            return self._injected.wall(), self._injected.boot(), None
+        if self._last_reading is None:
+            return None, None, None
+        boot, process_time, epoch = self._last_reading
+        return None, boot + self._process_clock.boot() - process_time, epoch
+
+    def update(self, wall: float, boot: float, epoch: int | None) -> ClockReading:
+        """Stores a reading of the server's clocks and returns it. `epoch` is the number of corrections of the
+        boot clock so far. Replies may arrive out of order, so a reading with a smaller `epoch` than the
+        stored one is returned but not stored."""
+        if epoch is not None and (self._last_reading is None or epoch >= self._last_reading[2]):
+            self._last_reading = boot, self._process_clock.boot(), epoch
+        return ClockReading(wall, boot)
+
+    def injected_reading(self) -> ClockReading | None:
+        return None if self._injected is None else ClockReading(self._injected.wall(), self._injected.boot())

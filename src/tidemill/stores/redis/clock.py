@@ -1,0 +1,75 @@
+"""The clock that Lua scripts use: the server's clock, or an injected clock in tests.
+
+The server's wall clock can be set while jobs run. Leases and windows must not jump then, so the scripts have
+to notice it. For this, each call sends the boot time that its client expects: the last boot time that the
+server replied, plus the time since then on the client's own clock. If the server's clock differs by seconds,
+the script corrects the boot clock or refuses the call (`lua/parts/clock.lua`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tidemill.clock import Clock, SystemClock
+
+MAX_DRIFT_RATIO = 0.0005
+"""The largest drift between two clocks, in seconds per second: the fastest slew of NTP."""
+CLOCK_REREAD_SECONDS = 30.0
+"""The server's clock is read again after this many seconds, so that the possible drift stays small."""
+
+
+class InjectedRedisClock:
+    """A test's clock: every script gets the time of this clock instead of reading the server's clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def words(self) -> str:
+        return f"given {self._clock.wall()!r} {self._clock.boot()!r} {self._clock.boot_id}"
+
+    words_without_expectation = words
+
+    @property
+    def is_old(self) -> bool:
+        return False
+
+    def note_boot(self, boot: float | None) -> None:
+        """Does nothing. An injected clock does not depend on the server's replies."""
+
+
+class RedisServerClock:
+    """Lets every script read the server's clock, and sends the boot time that the client expects.
+
+    `skew` returns seconds that the scripts add to the server's time; tests use it to set the clock."""
+
+    def __init__(self, skew: Callable[[], float] | None = None) -> None:
+        self._skew = skew
+        self._own = SystemClock()
+        self._seen: tuple[float, float] | None = None
+
+    def words(self) -> str:
+        seen = self._seen  # threads share it, and another thread may reset it
+        if seen is None or not _COUNTS_SLEEP:
+            return self.words_without_expectation()
+        boot, at = seen
+        age = self._own.boot() - at
+        return f"kept {self._skew() if self._skew else 0} {boot + age:.6f} {age * MAX_DRIFT_RATIO:.6f}"
+
+    def words_without_expectation(self) -> str:
+        """Returns the clock argument of a script without an expected boot time. The handshake uses it, and so
+        do scripts that need no leases or windows."""
+        return f"kept {self._skew() if self._skew else 0} - 0"
+
+    @property
+    def is_old(self) -> bool:
+        seen = self._seen
+        return seen is None or self._own.boot() - seen[1] > CLOCK_REREAD_SECONDS
+
+    def note_boot(self, boot: float | None) -> None:
+        """Stores the boot time that the server replied. `boot=None` forgets the stored time, so that the next
+        call reads the server's clock again."""
+        self._seen = None if boot is None else (boot, self._own.boot())
+
+
+_COUNTS_SLEEP = hasattr(time, "CLOCK_BOOTTIME")
+"""A clock that continues during sleep. With another one, a laptop after sleep would suspect a clock step."""

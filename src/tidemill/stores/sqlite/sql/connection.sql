@@ -1,7 +1,0 @@
--- What a file is, asked before it is used.
-
--- name: owner  schema version, application id, number of tables: one statement, so that all are of one instant
-SELECT
-    (SELECT user_version FROM pragma_user_version),
-    (SELECT application_id FROM pragma_application_id),
-    (SELECT count(*) FROM sqlite_schema);

@@ -1,0 +1,56 @@
+"""The attempts of the jobs that this worker has claimed, and the slots in which they run."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from tidemill.core.claims import ClaimedJob
+from tidemill.worker.attempt import Attempt
+
+
+class InFlight:
+    """All jobs that a worker has claimed and not settled. They run, wait in the buffer, or wait to be
+    settled.
+
+    `held` maps job ids to attempts. `received` is the number of the last claim whose jobs are in `held`. A
+    heartbeat must list every job that the store assigns to this worker. This order guarantees it:
+
+    - A job enters `held` before `received` gets the number of its claim.
+    - The heartbeat's thread reads `received` first and then copies `held`.
+    - A job leaves `held` after the store has answered its settlement."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, Attempt] = {}
+        self.received = 0
+
+    def under_way(self) -> Iterable[Attempt]:
+        """Returns the attempts that can be cancelled. For a job of a batch this is the batch attempt, which
+        appears once per job of the batch."""
+        return (attempt.batch or attempt for attempt in self.held.values())
+
+    def knows(self, job: ClaimedJob) -> bool:
+        """True if this very claim of the job is already here, because the store's answer to the claim arrived
+        twice."""
+        attempt = self.held.get(job.id)
+        return attempt is not None and (attempt.job.fence, attempt.job.claim) == (job.fence, job.claim)
+
+    def forget(self, attempt: Attempt) -> None:
+        """Removes the attempt, unless a newer claim of the same job has replaced it."""
+        if self.held.get(attempt.job.id) is attempt:
+            del self.held[attempt.job.id]
+
+
+class Slots:
+    """The slots of a worker. `concurrency` is their number, `running` how many are in use. `buffered` holds
+    attempts that were claimed ahead and wait for a slot."""
+
+    def __init__(self, concurrency: int) -> None:
+        self.concurrency = concurrency
+        self.running = 0
+        self.buffered: deque[Attempt] = deque()
+
+    @property
+    def busy(self) -> int:
+        """The number of running and buffered attempts. Attempts that only wait to be settled do not count."""
+        return self.running + len(self.buffered)

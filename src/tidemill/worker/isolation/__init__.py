@@ -1,0 +1,1 @@
+"""Runs handlers in child processes, which the worker can kill."""

@@ -1,1 +1,0 @@
-"""Where handlers run: on the loop (the executor itself), in threads, in processes of their own."""
