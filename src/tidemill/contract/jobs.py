@@ -252,7 +252,8 @@ class JobStore(Protocol):
 
         J80 Jobs that finished first are deleted first. Age and number are limited per queue and state.
         J81 A job whose unique key is held for a period is kept until the period is over.
-        J82 The id of a deleted job is remembered for KNOWN_ID_SECONDS.
+        J82 The id of a deleted job is remembered for KNOWN_ID_SECONDS on both clocks. A prune looks at the
+            `limit` ids whose time ended first on the wall clock, and at equal times in the order of the ids.
         J83 A queue's retention does not apply to a job of a flow. Such a job is deleted when the flow's
             `until` has passed; then the flow is deleted. `pruned` counts both.
         J84 A job that is deleted before its retention age, because its queue has too many finished jobs,

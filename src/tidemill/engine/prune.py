@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from heapq import nsmallest
 
 from tidemill.contract.jobs import PruneResult
 from tidemill.contract.reader import HISTORY_SECONDS
@@ -99,11 +100,22 @@ def _jobs_over_retention(records: Records, queue: Queue, state: State, limit: in
     return found
 
 
+def _expired_ids(records: Records, limit: int) -> list[str]:
+    """Looks at the `limit` known ids whose time on the wall clock ended first, and returns those whose time
+    on the boot clock has ended too (J82)."""
+    ended = [
+        (known.term.wall, id_)
+        for id_, known in records.memory.items()
+        if known.term.wall <= records.clock.wall()
+    ]
+    return [id_ for _, id_ in nsmallest(limit, ended) if records.is_over(records.memory[id_].term)]
+
+
 def _forget_old(records: Records, limit: int, now: float) -> int:
     """Deletes ids of enqueue requests that need not be known any more, old minutes of history, silent workers
     and unused accounts. A worker is silent if its lease expired an hour ago and it holds no jobs. Returns how
     many ids were deleted, at most `limit`."""
-    over = [id_ for id_, known in records.memory.items() if records.is_over(known.term)][:limit]
+    over = _expired_ids(records, limit)
     for id_ in over:
         del records.memory[id_]
     oldest = (now - HISTORY_SECONDS) // 60 * 60

@@ -40,7 +40,7 @@ def prune(transaction: SqliteTransaction, limit: int) -> PruneResult:
     for name, count in (+early).items():
         transaction.count_minute(name, "dropped_early", count)
     pruned += _prune_documents(transaction, limit - pruned)
-    transaction.execute(SQL.delete_known_ids, (transaction.now, transaction.boot, limit))
+    transaction.execute(SQL.delete_known_ids, (transaction.now, limit, transaction.boot))
     forgotten_ids = transaction.connection.changes()
     transaction.execute(SQL.delete_workers, (transaction.boot - HOUR_SECONDS,))
     transaction.execute(POOLS.delete_minutes, (int((transaction.now - HISTORY_SECONDS) // 60),))

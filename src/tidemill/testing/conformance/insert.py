@@ -179,6 +179,17 @@ class TestKnownIds:
         await driver.add("1")
         assert await driver.state("1") is None
 
+    async def test_j82_the_first_ids_by_time_and_name_are_forgotten_first(self, driver: StoreDriver) -> None:
+        await driver.add(*"cabd")
+        await driver.amend(DeleteJobs(), *"cab")
+        driver.clock.advance(1)
+        await driver.amend(DeleteJobs(), "d")
+        driver.clock.advance(KNOWN_ID_SECONDS)
+        await driver.store.prune(2)
+        driver.clock.step_wall(-HOUR_SECONDS)
+        await driver.add(*"abcd")
+        assert [job and job.id for job in await driver.store.get([*"abcd"])] == ["a", "b", None, None]
+
     async def test_j11_ids_stay_known_after_every_end(self, driver: StoreDriver) -> None:
         keep = Retention(age=0.0)
         await driver.store.declare({"q": QueueSettings(keep_failed=keep, keep_cancelled=keep)})

@@ -72,9 +72,8 @@ SELECT 'flow', * FROM unnest($1::text[], $2::text[]);
 -- name: delete_known_ids
 -- $1 wall, $2 boot, $3 boot id, $4 limit
 DELETE FROM tidemill.known_ids WHERE id = ANY(ARRAY(
-    SELECT id FROM tidemill.known_ids WHERE wall <= $1 AND (boot_id <> $3 OR boot <= $2)
-    ORDER BY wall LIMIT $4
-)) RETURNING 1;
+    SELECT id FROM tidemill.known_ids WHERE wall <= $1 ORDER BY wall, id LIMIT $4
+)) AND (boot_id <> $3 OR boot <= $2) RETURNING 1;
 
 -- name: delete_minutes
 -- $1 the oldest that is kept

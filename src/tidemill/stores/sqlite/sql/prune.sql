@@ -43,9 +43,9 @@ DELETE FROM attempts WHERE job IN carray(?);
 -- name: delete_checkpoints  (carray of seqs)
 DELETE FROM checkpoints WHERE job IN carray(?);
 
--- name: delete_known_ids  (now, boot, limit)
-DELETE FROM known_ids WHERE id IN
-    (SELECT id FROM known_ids WHERE until <= ? AND until_boot <= ? ORDER BY until LIMIT ?);
+-- name: delete_known_ids  (now, limit, boot)
+DELETE FROM known_ids WHERE id IN (SELECT id FROM known_ids WHERE until <= ? ORDER BY until, id LIMIT ?)
+  AND until_boot <= ?;
 
 -- name: delete_minutes  (queue, minute)
 DELETE FROM history WHERE queue = ? AND minute < ?;
