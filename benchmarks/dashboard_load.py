@@ -22,7 +22,7 @@ from pathlib import Path
 
 from benchmarks.cpu_time import cpu_seconds
 from tidemill import Tidemill
-from tidemill.routing.routes import Role
+from tidemill.http_routes.routes import Role
 
 PAGE = "/live/overview"
 QUEUE = "noop"

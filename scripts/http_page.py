@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from tidemill.routing.routes import Route
+from tidemill.http_routes.routes import Route
 from tidemill.web.api.openapi import is_documented, openapi_document, route_tag
 from tidemill.web.asgi import api_routes
 

@@ -69,7 +69,7 @@ def test_only_public_names_are_imported(file: Path) -> None:
         ("from tidemill import clock", ["tidemill clock"]),
         ("from tidemill.web import serving", ["tidemill.web serving"]),
         ("import tidemill.app", ["tidemill.app"]),
-        ("def f():\n    from tidemill.routing.routes import Role", ["tidemill.routing.routes Role"]),
+        ("def f():\n    from tidemill.http_routes.routes import Role", ["tidemill.http_routes.routes Role"]),
         ("from tidemill_apps.articles.posts import Posts", ["tidemill_apps.articles.posts Posts"]),
         ("from tidemill_apps import articles", ["tidemill_apps articles"]),
         ("import tidemill_apps.articles", ["tidemill_apps.articles"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidemill import Tidemill
 from tidemill.auth.audit_log import MAX_DETAIL_CHARS, AuditOutcome
-from tidemill.routing.routes import Role, User
+from tidemill.http_routes.routes import Role, User
 from tidemill.testing.clocks import ManualClock
 
 ANN = User("ann", Role.OPERATOR, "t1")

@@ -10,7 +10,7 @@ from tidemill import ConfigurationError, Tidemill, TokenNotFound
 from tidemill.auth.sessions import LINK_SECONDS
 from tidemill.auth.tokens import LAST_USED_RESOLUTION_SECONDS, LISTED_AFTER_END_SECONDS, TokenState
 from tidemill.core.documents import DocumentKind
-from tidemill.routing.routes import Role, User
+from tidemill.http_routes.routes import Role, User
 from tidemill.testing.clocks import ManualClock
 
 HOUR = 3600.0

@@ -10,7 +10,7 @@ from playwright.async_api import Browser, expect
 from tests.browser.conftest import OpenWindow
 from tests.browser.dubbing_app import DubbingApp
 from tests.browser.site import Site
-from tidemill.routing.routes import Role
+from tidemill.http_routes.routes import Role
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 

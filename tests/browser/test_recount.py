@@ -16,7 +16,7 @@ from tests.browser.dubbing_app import DubbingApp
 from tests.browser.site import Site
 from tests.browser.window import wait_for_live
 from tidemill import State
-from tidemill.routing.routes import Role
+from tidemill.http_routes.routes import Role
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.support import Cli
 from tidemill.auth import Auth
-from tidemill.routing.routes import Role, User
+from tidemill.http_routes.routes import Role, User
 
 AT = ("--app", "shop:app")
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from typing import Any
 
 from tidemill.contract.reader import ATTEMPTS_KEPT, LOG_LINES_PER_ATTEMPT
 from tidemill.core.batch_start import BATCH_WAIT_KEY
-from tidemill.core.pool_reports import PoolHistoryEntry
+from tidemill.core.pool_statistics import PoolHistoryEntry
 from tidemill.engine import queries
 from tidemill.engine.changes import Changes, JobUpdate
 from tidemill.engine.indexes import SortedKeys, SortKey

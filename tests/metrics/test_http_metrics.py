@@ -9,9 +9,9 @@ import httpx2
 
 from tests.metrics.prometheus_parser import ParsedMetrics
 from tidemill import Tidemill
+from tidemill.http_routes.routes import Role
 from tidemill.metrics import CONTENT_TYPE
 from tidemill.metrics.instruments import Counter
-from tidemill.routing.routes import Role
 from tidemill.web.server import listen, serve_dashboard
 
 

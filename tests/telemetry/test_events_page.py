@@ -10,7 +10,14 @@ import pytest
 from tests.docs.pages import page, rows, section
 from tidemill.telemetry import events, job_events, worker_events
 from tidemill.telemetry.event_base import LEVEL_RANKS
-from tidemill.telemetry.events import CATALOGUE, AttemptEvent, Event, JobEvent, PoolEvent, WorkerEvent
+from tidemill.telemetry.events import (
+    CATALOGUE,
+    AttemptEvent,
+    Event,
+    JobEvent,
+    PoolEvent,
+    WorkerEvent,
+)
 
 PAGE = page("reference/events.md")
 KINDS: tuple[type[Event], ...] = (Event, JobEvent, AttemptEvent, WorkerEvent, PoolEvent)

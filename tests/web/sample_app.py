@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from tidemill import Context, Day, Limit, Retry, Tidemill
 from tidemill.clock import Clock, SystemClock
-from tidemill.routing.routes import Role, User
+from tidemill.http_routes.routes import Role, User
 from tidemill.web import dashboard
 
 LONG = 3600.0

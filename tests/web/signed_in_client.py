@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from tests.web.asgi_client import HOST, ClientResponse, send_request
 from tidemill import Tidemill
-from tidemill.routing.routes import Role
+from tidemill.http_routes.routes import Role
 from tidemill.web.asgi import Dashboard
 
 FORM = "application/x-www-form-urlencoded"

@@ -18,7 +18,7 @@ from tests.web.asgi_client import HOST, ClientResponse, send_handshake, send_req
 from tests.web.populated_store import PopulatedStore
 from tidemill.auth.sessions import csrf_token
 from tidemill.errors import ConfigurationError
-from tidemill.routing.routes import EventStream, Role, Route, StreamEvent, TextResponse
+from tidemill.http_routes.routes import EventStream, Role, Route, StreamEvent, TextResponse
 from tidemill.web.asgi import Dashboard
 from tidemill.web.request import RouteRequest
 

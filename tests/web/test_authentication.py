@@ -20,8 +20,8 @@ from tidemill.auth.audit_log import AuditOutcome
 from tidemill.auth.tokens import LAST_USED_RESOLUTION_SECONDS, Tokens
 from tidemill.core.filters import MAX_FIELDS
 from tidemill.core.redaction import HIDDEN_MARK
-from tidemill.routing.problems import HTTPError
-from tidemill.routing.routes import Role, StreamEvent, User
+from tidemill.http_routes.problems import HTTPError
+from tidemill.http_routes.routes import Role, StreamEvent, User
 from tidemill.stores.memory import MemoryStore
 from tidemill.testing.clocks import ManualClock, SeededEntropy
 from tidemill.web.asgi import Dashboard

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from tests.web.signed_in_client import create_token
 from tests.web.stream_app import StreamApp, serve_stream_app
-from tidemill.routing.routes import Role, StreamEvent
+from tidemill.http_routes.routes import Role, StreamEvent
 from tidemill.web import connection_limits
 from tidemill.web.connection_limits import MAX_CONNECTIONS, connection_limit
 

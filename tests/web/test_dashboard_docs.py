@@ -7,7 +7,7 @@ import re
 from tests.docs.pages import page
 from tests.web.pages.page_client import PageClient
 from tidemill import Tidemill
-from tidemill.routing.routes import Role
+from tidemill.http_routes.routes import Role
 from tidemill.web.asgi import page_routes
 from tidemill.web.renderer import NAVIGATION
 

@@ -10,7 +10,7 @@ from html import unescape
 from tests.browser.script_injection import script_value
 from tests.web.asgi_client import send_request
 from tests.web.populated_store import FIELDS, PopulatedStore
-from tidemill.routing.routes import Role
+from tidemill.http_routes.routes import Role
 from tidemill.web.asgi import Dashboard, page_routes
 
 

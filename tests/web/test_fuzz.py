@@ -31,7 +31,7 @@ from schemathesis.specs.openapi.checks import (
 
 from tests.web.asgi_client import HOST, ClientResponse, send_request
 from tests.web.populated_store import PopulatedStore
-from tidemill.routing.routes import Role
+from tidemill.http_routes.routes import Role
 from tidemill.web.api.openapi import openapi_document
 from tidemill.web.asgi import Dashboard, api_routes
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tidemill import Tidemill
-from tidemill.routing.routes import StreamEvent
+from tidemill.http_routes.routes import StreamEvent
 from tidemill.testing import VirtualClock, run_virtual
 from tidemill.web import PageResponse, RouteRequest
 from tidemill.web.live_views import REFRESH_SECONDS, LiveViews

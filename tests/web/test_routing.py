@@ -15,7 +15,7 @@ from tests.docs.pages import page
 from tests.web.asgi_client import ClientResponse, send_handshake, send_request
 from tidemill import Tidemill
 from tidemill.errors import ConfigurationError
-from tidemill.routing.registry import RESERVED_PATHS
+from tidemill.http_routes.registry import RESERVED_PATHS
 from tidemill.web import Role, RouteRequest, TextResponse, User, dashboard
 
 PAGE = page("how-to/extend-the-dashboard.md")

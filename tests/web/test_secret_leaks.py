@@ -8,7 +8,7 @@ from urllib.parse import quote
 from tests.web.asgi_client import send_request
 from tests.web.populated_store import PopulatedStore
 from tidemill import Context, Retry, Secret
-from tidemill.routing.routes import Role
+from tidemill.http_routes.routes import Role
 from tidemill.web.asgi import Dashboard
 
 BY_NAME, ANNOTATED = "canary-8c1f5e", "canary-d94b27"

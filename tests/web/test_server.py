@@ -10,7 +10,7 @@ import pytest
 
 from tidemill import Tidemill
 from tidemill.errors import ConfigurationError
-from tidemill.routing.routes import Role
+from tidemill.http_routes.routes import Role
 from tidemill.web.server import browser_url, listen, serve_dashboard
 from tidemill.web.sign_in import create_sign_in_link
 

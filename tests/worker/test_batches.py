@@ -21,7 +21,14 @@ from tidemill.core.states import State
 from tidemill.stores.memory import MemoryStore
 from tidemill.tasks.batches import FailedItem
 from tidemill.tasks.context import Context
-from tidemill.telemetry.events import AttemptStopped, JobDone, JobFailed, JobReleased, JobStarted, SlotStuck
+from tidemill.telemetry.events import (
+    AttemptStopped,
+    JobDone,
+    JobFailed,
+    JobReleased,
+    JobStarted,
+    SlotStuck,
+)
 from tidemill.worker import WorkerOptions
 from tidemill.worker.attempt import Attempt
 from tidemill.worker.batch_attempt import group_batches

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from tidemill.client.schedules import Schedules
     from tidemill.contract.store import Store
     from tidemill.core.pools import PoolSettings
+    from tidemill.http_routes.registry import WebRegistry
     from tidemill.inspect.metrics import Exposition
     from tidemill.notifications.config import NotificationConfig
-    from tidemill.routing.registry import WebRegistry
     from tidemill.tasks.pools import Classifiers
     from tidemill.tasks.redaction import TaskSecrets
     from tidemill.worker.worker import Lifespan

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from tidemill.auth import Auth
     from tidemill.client.flow_handle import FlowHandle
     from tidemill.client.flows import Flow
+    from tidemill.http_routes.registry import WebRegistry
     from tidemill.inspect.explanation import Explanation
     from tidemill.inspect.inspector import Inspector
     from tidemill.inspect.plan import Plan
     from tidemill.metrics.instruments import MetricRegistry
-    from tidemill.routing.registry import WebRegistry
 
 
 PlanArgument = Task[Any, Any] | JobRequest[Any] | Iterable[JobRequest[Any]]
@@ -178,7 +178,7 @@ class InspectionApi(Application):
     def web(self) -> WebRegistry:
         """Adds routes, pages and navigation to the API and the dashboard: `@app.web.page("/music", …)`."""
         if self._web is None:
-            from tidemill.routing.registry import WebRegistry
+            from tidemill.http_routes.registry import WebRegistry
 
             self._web = WebRegistry()
         return self._web

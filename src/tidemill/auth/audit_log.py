@@ -10,7 +10,7 @@ import msgspec
 
 from tidemill.auth.record_store import OpenStore, RecordStore
 from tidemill.clock import Entropy
-from tidemill.routing.routes import User
+from tidemill.http_routes.routes import User
 
 MAX_DETAIL_CHARS = 500
 """Maximum length of one detail; a longer text is cut."""

@@ -18,7 +18,7 @@ from tidemill.auth.tokens import (
 )
 from tidemill.clock import Clock, Entropy
 from tidemill.core.documents import DocumentKind
-from tidemill.routing.routes import Role, User
+from tidemill.http_routes.routes import Role, User
 
 LINK_SECONDS = 900.0
 """A link expires after 15 minutes."""

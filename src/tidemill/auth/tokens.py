@@ -14,7 +14,7 @@ from tidemill.auth.record_store import AuthRecord, OpenStore, RecordStore
 from tidemill.clock import Clock, Entropy
 from tidemill.core.validation import problem_with_name
 from tidemill.errors import ConfigurationError, TokenNotFound
-from tidemill.routing.routes import Role, User
+from tidemill.http_routes.routes import Role, User
 
 TOKEN_KIND, LINK_KIND, SESSION_KIND = "tm", "tml", "tms"
 _ID_CHARS = 12

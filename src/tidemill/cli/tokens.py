@@ -16,8 +16,8 @@ from tidemill.cli.root import CommandGroup
 from tidemill.cli.store_options import CommandTarget, with_target
 from tidemill.cli.terminal import Column, print_table
 from tidemill.cli.web import DashboardLocation, find_dashboard
+from tidemill.http_routes.routes import Role, User
 from tidemill.inspect.formatting import pluralize
-from tidemill.routing.routes import Role, User
 
 ROLES = [role.value for role in Role if role is not Role.PUBLIC]
 

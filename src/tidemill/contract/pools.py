@@ -20,7 +20,7 @@ from tidemill.core.late_calls import Departure
 from tidemill.core.learned_limits import LearnedLimit
 from tidemill.core.needs import Need, Units
 from tidemill.core.overrides import Override
-from tidemill.core.pool_reports import PoolChange
+from tidemill.core.pool_statistics import PoolChange
 from tidemill.core.pools import LimitChanges, PoolSettings
 
 

@@ -16,7 +16,7 @@ from tidemill.core.outcomes import Outcome, WriteAnswer
 from tidemill.core.states import State
 
 if TYPE_CHECKING:
-    from tidemill.core.pool_reports import PoolChange
+    from tidemill.core.pool_statistics import PoolChange
 
 
 class QueueShare(msgspec.Struct, frozen=True):

@@ -18,7 +18,12 @@ from tidemill.core.external_usage import CallFacts
 from tidemill.core.feedback import UsageReport, share_usage
 from tidemill.core.lane_selection import BlockScope
 from tidemill.core.needs import LANE_SEPARATOR, Need, Units, is_aside_lane, shared_group
-from tidemill.core.pool_reports import PoolChange, PoolHistoryEntry, compare_accounts, history_entry_of_call
+from tidemill.core.pool_statistics import (
+    PoolChange,
+    PoolHistoryEntry,
+    compare_accounts,
+    history_entry_of_call,
+)
 from tidemill.core.pools import PoolSettings, call_amount
 from tidemill.core.reservations import Reservation, UnitRequest
 from tidemill.core.windows import Instant

@@ -13,7 +13,7 @@ from tidemill.core.checkpoints import Checkpoint, StepKey
 from tidemill.core.documents import Document, DocumentKind
 from tidemill.core.jobs import Job
 from tidemill.core.ledger import AccountKey, HeldReservation, LaneBlock
-from tidemill.core.pool_reports import PoolHistoryEntry
+from tidemill.core.pool_statistics import PoolHistoryEntry
 from tidemill.engine import queries
 from tidemill.engine.ledger import AbandonedClaim, ClaimKey, PoolRecord
 from tidemill.engine.loaded_tables import LoadedTable

@@ -11,7 +11,7 @@ from tidemill.contract.copy import JobCopy, PoolCopy, QueueCopy, StoreCopy, chec
 from tidemill.contract.reader import ATTEMPTS_KEPT, LOG_LINES_PER_ATTEMPT
 from tidemill.core.accounts import mark_other_boot
 from tidemill.core.documents import ADVANCED_KINDS
-from tidemill.core.pool_reports import PoolHistoryEntry
+from tidemill.core.pool_statistics import PoolHistoryEntry
 from tidemill.core.states import State
 from tidemill.engine.ledger import PoolLedger, PoolRecord
 from tidemill.engine.queue import Queue

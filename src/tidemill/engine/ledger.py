@@ -8,13 +8,13 @@ import msgspec
 from msgspec.structs import replace
 
 from tidemill.clock import Clock
-from tidemill.core import accounts, late_calls, ledger, pool_reports
+from tidemill.core import accounts, late_calls, ledger, pool_statistics
 from tidemill.core.accounts import Account, UnitDenial
 from tidemill.core.late_calls import Departure
 from tidemill.core.ledger import AccountKey, HeldReservation
 from tidemill.core.needs import Need
 from tidemill.core.overrides import Override, apply_override
-from tidemill.core.pool_reports import PoolChange, PoolHistoryEntry
+from tidemill.core.pool_statistics import PoolChange, PoolHistoryEntry
 from tidemill.core.pools import LimitChanges, PoolSettings
 from tidemill.core.windows import Instant
 from tidemill.engine.indexes import KeyCounts
@@ -211,7 +211,7 @@ class PoolLedger:
 
     def forget_idle_keys(self, limit: int) -> None:
         """Deletes accounts of unused pool keys that have no effect any more. Examines at most `limit`."""
-        since = self._clock.wall() - pool_reports.UNUSED_KEY_SECONDS
+        since = self._clock.wall() - pool_statistics.UNUSED_KEY_SECONDS
         unused = [
             (last_used, account_key)
             for account_key, last_used in self._last_used.items()
@@ -220,7 +220,7 @@ class PoolLedger:
         for _, account_key in sorted(unused)[:limit]:
             pool = self.pools.get(account_key[0])
             known = pool and self.peek_account(pool, account_key)
-            if known and not self._open.of(account_key) and pool_reports.is_at_rest(*known, self.now()):
+            if known and not self._open.of(account_key) and pool_statistics.is_at_rest(*known, self.now()):
                 del self.accounts[account_key], self._last_used[account_key]
             else:
                 self._last_used[account_key] = self._clock.wall()

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from tidemill.contract.pools import LimitView, PoolMinute, PoolView
-from tidemill.core import accounts, breaker, learned_limits, ledger, pool_reports, reservations
+from tidemill.core import accounts, breaker, learned_limits, ledger, pool_statistics, reservations
 from tidemill.core.accounts import OperatorClosure
 from tidemill.core.batch_start import single_call_needs
 from tidemill.core.claims import is_current
@@ -18,7 +18,7 @@ from tidemill.core.late_calls import Departure
 from tidemill.core.ledger import AccountKey, ClaimDenial
 from tidemill.core.needs import Need, combine_needs
 from tidemill.core.overrides import OverrideEdit, override_in_force, problem_with_operator_mark
-from tidemill.core.pool_reports import PoolChange
+from tidemill.core.pool_statistics import PoolChange
 from tidemill.core.pools import (
     LimitChanges,
     PoolSettings,
@@ -205,8 +205,8 @@ def _is_busy(pool_ledger: PoolLedger, account_key: AccountKey) -> bool:
     known, now = pool_ledger.peek_account(pool_ledger.pools[account_key[0]], account_key), pool_ledger.now()
     return (
         bool(pool_ledger.reservations(account_key))
-        or pool_reports.is_closed(known[1], now)
-        or pool_reports.has_used_units(*known, now)
+        or pool_statistics.is_closed(known[1], now)
+        or pool_statistics.has_used_units(*known, now)
     )
 
 
@@ -224,7 +224,7 @@ def _pool_view(pool_ledger: PoolLedger, account_key: AccountKey) -> PoolView:
         closures=breaker.drop_expired_closures(account.breaker, now).closures,
         closed=account.closed if by_hand else None,
         reservations=pool_ledger.reservations(account_key),
-        external_usage=pool_reports.external_units(settings, account, now),
+        external_usage=pool_statistics.external_units(settings, account, now),
         ramp=breaker.ramp_share(settings, account.breaker, now),
         account=account,
     )
@@ -240,8 +240,8 @@ def _limit_views(
             unit=limit.unit,
             amount=limit.amount,
             declared=by_code.amount,
-            used=pool_reports.used_units(in_force, account, limit, now),
-            free_in=pool_reports.seconds_until_free(in_force, account, limit, now),
+            used=pool_statistics.used_units(in_force, account, limit, now),
+            free_in=pool_statistics.seconds_until_free(in_force, account, limit, now),
             learned=learned_limits.learned_limit_in_force(account.learned, limit, now.wall),
         )
         for limit, by_code in zip(in_force.limits, declared.limits, strict=True)

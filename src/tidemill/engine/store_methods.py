@@ -17,7 +17,7 @@ from tidemill.core.late_calls import Departure
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import WriteAnswer
 from tidemill.core.overrides import OverrideEdit, clear_override, join_override
-from tidemill.core.pool_reports import PoolChange
+from tidemill.core.pool_statistics import PoolChange
 from tidemill.core.pools import LimitChanges, PoolSettings
 from tidemill.core.queues import QueueChanges, QueueSettings
 from tidemill.engine import advance, checkpoints, insert, queue_changes, read_sets

@@ -13,7 +13,7 @@ from tidemill.contract.reader import Backlog
 from tidemill.contract.store import Store, StoreFacts
 from tidemill.core.documents import DocumentKind
 from tidemill.core.flow_progress import FlowState
-from tidemill.core.pool_reports import PoolHistoryEntry
+from tidemill.core.pool_statistics import PoolHistoryEntry
 from tidemill.core.states import State
 from tidemill.errors import ConfigurationError
 from tidemill.inspect.forecast import CachedForecast, Forecast, Forecasts, load_forecast

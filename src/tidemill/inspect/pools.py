@@ -8,7 +8,7 @@ import msgspec
 
 from tidemill.contract.pools import LimitView, PoolView
 from tidemill.contract.store import Store
-from tidemill.core import pool_reports
+from tidemill.core import pool_statistics
 from tidemill.core.accounts import Account, OperatorClosure
 from tidemill.core.closures import Closure
 from tidemill.core.forecast.completion import PoolKey
@@ -86,7 +86,7 @@ def _unused_key_view(pool: PoolView, key: str, snapshot: StoreSnapshot) -> PoolV
     unused = Account()
     limits = tuple(
         msgspec.structs.replace(
-            view, used=pool_reports.used_units(settings, unused, limit, snapshot.now), free_in=0.0
+            view, used=pool_statistics.used_units(settings, unused, limit, snapshot.now), free_in=0.0
         )
         for view, limit in zip(pool.limits, settings.limits, strict=True)
     )

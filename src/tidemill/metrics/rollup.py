@@ -12,7 +12,7 @@ from tidemill.contract.pools import PoolMinute
 from tidemill.contract.reader import QueueMinute
 from tidemill.contract.store import Store
 from tidemill.core.documents import Document
-from tidemill.core.pool_reports import PoolHistoryEntry
+from tidemill.core.pool_statistics import PoolHistoryEntry
 from tidemill.core.queues import DAY_SECONDS, HOUR_SECONDS
 from tidemill.metrics.families import MetricSamples, add_samples
 from tidemill.metrics.snapshots import (

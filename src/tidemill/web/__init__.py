@@ -7,8 +7,16 @@ handler and sends the response. An error becomes a problem document, or an error
 
 from __future__ import annotations
 
-from tidemill.routing.problems import HTTPError, Problem
-from tidemill.routing.routes import EventStream, PageResponse, Redirect, Role, StreamEvent, TextResponse, User
+from tidemill.http_routes.problems import HTTPError, Problem
+from tidemill.http_routes.routes import (
+    EventStream,
+    PageResponse,
+    Redirect,
+    Role,
+    StreamEvent,
+    TextResponse,
+    User,
+)
 from tidemill.web.asgi import dashboard
 from tidemill.web.request import RouteRequest
 

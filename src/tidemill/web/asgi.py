@@ -24,8 +24,8 @@ from starlette.staticfiles import StaticFiles
 
 from tidemill.app import Tidemill
 from tidemill.errors import ConfigurationError
-from tidemill.routing.problems import HTTPError, ProblemFormatter, problem_from_error, reason_phrase
-from tidemill.routing.routes import ANONYMOUS, EventStream, PageResponse, Role, Route, User
+from tidemill.http_routes.problems import HTTPError, ProblemFormatter, problem_from_error, reason_phrase
+from tidemill.http_routes.routes import ANONYMOUS, EventStream, PageResponse, Role, Route, User
 from tidemill.web import api, pages
 from tidemill.web.authentication import Authenticator, AuthHook
 from tidemill.web.i18n import request_language

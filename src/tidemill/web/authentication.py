@@ -20,8 +20,8 @@ from tidemill.auth.sessions import csrf_token
 from tidemill.auth.tokens import LAST_USED_RESOLUTION_SECONDS
 from tidemill.core.redaction import CUT_MARK
 from tidemill.errors import TidemillError
-from tidemill.routing.problems import HTTPError
-from tidemill.routing.routes import ANONYMOUS, Role, Route, User
+from tidemill.http_routes.problems import HTTPError
+from tidemill.http_routes.routes import ANONYMOUS, Role, Route, User
 from tidemill.web import request_checks
 from tidemill.web.rate_limits import RequestRateLimiter
 from tidemill.web.redacted_inspector import RedactedInspector

@@ -19,8 +19,8 @@ from html import escape
 
 from tidemill.clock import Clock
 from tidemill.errors import TidemillError
-from tidemill.routing.problems import INTERNAL_ERROR
-from tidemill.routing.routes import StreamEvent
+from tidemill.http_routes.problems import INTERNAL_ERROR
+from tidemill.http_routes.routes import StreamEvent
 
 RenderParts = Callable[[], Awaitable[dict[str, str]]]
 

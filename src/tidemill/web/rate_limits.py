@@ -7,7 +7,7 @@ from http import HTTPStatus
 from ipaddress import IPv6Address, ip_address, ip_network
 
 from tidemill.clock import Clock
-from tidemill.routing.problems import HTTPError
+from tidemill.http_routes.problems import HTTPError
 
 _MAX_KEYS = 10_000
 """Most keys in memory; above it, full buckets are dropped first."""

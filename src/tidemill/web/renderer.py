@@ -12,8 +12,8 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined,
 from starlette.requests import Request
 
 from tidemill.app import Tidemill
-from tidemill.routing.problems import Problem
-from tidemill.routing.routes import ANONYMOUS, PageResponse, Role
+from tidemill.http_routes.problems import Problem
+from tidemill.http_routes.routes import ANONYMOUS, PageResponse, Role
 from tidemill.web.request import RouteRequest
 from tidemill.web.template_functions import TEMPLATE_FILTERS, template_globals
 

@@ -8,8 +8,8 @@ from http import HTTPStatus
 from typing import Any
 
 from tidemill.app import Tidemill
-from tidemill.routing.problems import HTTPError
-from tidemill.routing.routes import ANONYMOUS, Redirect, User
+from tidemill.http_routes.problems import HTTPError
+from tidemill.http_routes.routes import ANONYMOUS, Redirect, User
 from tidemill.times import parse_duration
 from tidemill.web.i18n import translator
 from tidemill.web.live_views import LiveViews

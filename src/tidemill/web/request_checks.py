@@ -15,7 +15,7 @@ from starlette.requests import Request, cookie_parser
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tidemill.routing.problems import HTTPError, problem_from_error
+from tidemill.http_routes.problems import HTTPError, problem_from_error
 from tidemill.settings import Settings
 from tidemill.web.request_parser import FORM_TYPE, content_type, raw_body
 

@@ -14,8 +14,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidemill.core.validation import format_bytes, is_storable
-from tidemill.routing.problems import HTTPError, problem_from_error
-from tidemill.routing.routes import Role, Route
+from tidemill.http_routes.problems import HTTPError, problem_from_error
+from tidemill.http_routes.routes import Role, Route
 from tidemill.tasks.annotations import find_choices
 
 MAX_BODY_BYTES = 10 * 1024 * 1024

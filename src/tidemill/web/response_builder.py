@@ -12,8 +12,14 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
-from tidemill.routing.problems import INTERNAL_ERROR, HTTPError, Problem, ProblemFormatter, problem_from_error
-from tidemill.routing.routes import PageResponse, Redirect, Route, StreamEvent, TextResponse
+from tidemill.http_routes.problems import (
+    INTERNAL_ERROR,
+    HTTPError,
+    Problem,
+    ProblemFormatter,
+    problem_from_error,
+)
+from tidemill.http_routes.routes import PageResponse, Redirect, Route, StreamEvent, TextResponse
 from tidemill.web.renderer import Renderer
 from tidemill.web.request import RouteRequest
 from tidemill.web.streams import ViewerStream

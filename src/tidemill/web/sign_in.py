@@ -9,8 +9,8 @@ from tidemill.auth import Auth
 from tidemill.auth.audit_log import AuditOutcome
 from tidemill.auth.tokens import TokenView
 from tidemill.clock import Clock
-from tidemill.routing.problems import HTTPError
-from tidemill.routing.routes import ANONYMOUS, Role, User
+from tidemill.http_routes.problems import HTTPError
+from tidemill.http_routes.routes import ANONYMOUS, Role, User
 from tidemill.web.rate_limits import SignInThrottle
 from tidemill.web.request_checks import CookieScope
 

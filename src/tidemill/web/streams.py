@@ -19,8 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidemill.clock import Clock
 from tidemill.errors import TidemillError
-from tidemill.routing.problems import HTTPError
-from tidemill.routing.routes import StreamEvent
+from tidemill.http_routes.problems import HTTPError
+from tidemill.http_routes.routes import StreamEvent
 from tidemill.web.request_checks import EXTRA_HEADERS_KEY
 
 RECHECK_SECONDS = 1.0

@@ -5,7 +5,7 @@ A job passes through these modules, in this order:
 - `dispatcher` is the main loop. It asks `claim_planner` how many jobs to claim, and from which
   queues.
 - `settler` sends one request to the store, which settles outcomes and claims jobs.
-- `intake` turns each claimed job into an attempt.
+- `attempt_starter` turns each claimed job into an attempt.
 - `executor` runs the attempt. `invocation` calls the handler, in a thread or process if necessary.
 - `outcomes` turns a result or an error into an outcome. `cancellation` handles timeouts and lost
   claims.

@@ -9,10 +9,10 @@ from tidemill.contract.coordination import WakeupListener, queue_topic
 from tidemill.contract.store import Store
 from tidemill.core.claims import ClaimRequest, ClaimResult
 from tidemill.worker.attempt import Attempt
+from tidemill.worker.attempt_starter import AttemptStarter
 from tidemill.worker.claim_planner import ClaimAhead, ClaimPlanner
 from tidemill.worker.executor import Executor
 from tidemill.worker.in_flight import InFlight, Slots
-from tidemill.worker.intake import Intake
 from tidemill.worker.options import REARM_SECONDS, WorkerOptions
 from tidemill.worker.outbox import DispatchSignal, Outbox
 from tidemill.worker.settler import Settler
@@ -104,7 +104,7 @@ class Dispatcher:
         claim_ahead: ClaimAhead,
         planner: ClaimPlanner,
         settler: Settler,
-        intake: Intake,
+        attempt_starter: AttemptStarter,
         executor: Executor,
         boot: Callable[[], float],
         extra_queues: Sequence[str] = (),
@@ -112,7 +112,7 @@ class Dispatcher:
         self._store, self._options = store, options
         self._in_flight, self._slots, self._outbox, self._signal = in_flight, slots, outbox, signal
         self._claim_ahead, self._planner, self._settler = claim_ahead, planner, settler
-        self._intake, self._executor, self._boot = intake, executor, boot
+        self._attempt_starter, self._executor, self._boot = attempt_starter, executor, boot
         self._loop = asyncio.get_running_loop()
         self._topics = [queue_topic(queue) for queue in dict.fromkeys((*options.queues, *extra_queues))]
         self.idle_wait = IdleWait(store.listen(self._topics), signal)
@@ -177,7 +177,7 @@ class Dispatcher:
         self._claim_ahead.add_round_trip(self._loop.time() - began)
         if request is not None:
             claims = settled.claims or ClaimResult(jobs=[])
-            self._intake.accept(claims, self._taken_at(claims, began, sent), began_boot)
+            self._attempt_starter.accept(claims, self._taken_at(claims, began, sent), began_boot)
             self._received(request, claims, alone=alone)
         else:
             self._after_settle()

@@ -23,7 +23,7 @@ from tidemill.core.outcomes import (
     UnitWait,
     WriteAnswer,
 )
-from tidemill.core.pool_reports import PoolChange, PoolChangeKind
+from tidemill.core.pool_statistics import PoolChange, PoolChangeKind
 from tidemill.core.redaction import redact_text
 from tidemill.core.states import State
 from tidemill.errors import StoreError

@@ -18,6 +18,7 @@ from tidemill.metrics.snapshots import SnapshotWriter
 from tidemill.tasks.definition import Middleware, TaskDefinition
 from tidemill.tasks.redaction import TaskSecrets
 from tidemill.telemetry.listeners import Signals
+from tidemill.worker.attempt_starter import AttemptStarter
 from tidemill.worker.claim_planner import ClaimAhead, ClaimPlanner
 from tidemill.worker.dispatcher import Dispatcher
 from tidemill.worker.drain import SHUTDOWN_STORE_TIMEOUT_SECONDS, Drain
@@ -26,7 +27,6 @@ from tidemill.worker.executor import Executor
 from tidemill.worker.handler_threads import HandlerThreads
 from tidemill.worker.heartbeat import HeartbeatSender, LoopHeartbeat, ThreadHeartbeat, WorkerIdentity
 from tidemill.worker.in_flight import InFlight, Slots
-from tidemill.worker.intake import Intake
 from tidemill.worker.isolation.runner import Isolation
 from tidemill.worker.maintenance import Maintenance
 from tidemill.worker.metrics import AttemptMetrics, WorkerStats
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 class Runtime:
     """The parts of a running worker, built and connected. A part only uses parts that were built before it.
 
-    The dispatcher claims jobs. A job then passes through intake, executor and outbox, and the dispatcher
-    settles it."""
+    The dispatcher claims jobs. A job then passes through attempt starter, executor and outbox, and the
+    dispatcher settles it."""
 
     def __init__(
         self,
@@ -92,9 +92,9 @@ class Runtime:
             signal=self._signal,
         )
         own_tasks = {} if notifications is None else notifications.tasks()
-        intake = self._make_intake(own_tasks, self._make_environment(pools))
+        attempt_starter = self._make_attempt_starter(own_tasks, self._make_environment(pools))
         extra_queues = () if notifications is None else (NOTIFICATION_QUEUE,)
-        self._dispatcher = self._make_dispatcher(claim_ahead, intake, extra_queues)
+        self._dispatcher = self._make_dispatcher(claim_ahead, attempt_starter, extra_queues)
         self._drain = Drain(
             self._in_flight, self._executor, self._dispatcher, self._emitter, grace=options.grace
         )
@@ -126,10 +126,10 @@ class Runtime:
             state=state,
         )
 
-    def _make_intake(
+    def _make_attempt_starter(
         self, own_tasks: Mapping[str, TaskDefinition], environment: AttemptEnvironment
-    ) -> Intake:
-        return Intake(
+    ) -> AttemptStarter:
+        return AttemptStarter(
             self._in_flight,
             self._executor,
             self._outbox,
@@ -145,7 +145,7 @@ class Runtime:
         )
 
     def _make_dispatcher(
-        self, claim_ahead: ClaimAhead, intake: Intake, extra_queues: Sequence[str]
+        self, claim_ahead: ClaimAhead, attempt_starter: AttemptStarter, extra_queues: Sequence[str]
     ) -> Dispatcher:
         metrics = AttemptMetrics(self._snapshot_writer.instruments, claim_ahead)
         settler = Settler(self._in_flight, self._stats, self._emitter, metrics, self._maintenance.advancer)
@@ -159,7 +159,7 @@ class Runtime:
             claim_ahead=claim_ahead,
             planner=self._planner,
             settler=settler,
-            intake=intake,
+            attempt_starter=attempt_starter,
             executor=self._executor,
             boot=self._boot,
             extra_queues=extra_queues,

@@ -13,7 +13,12 @@ from tidemill.contract.store import Store
 from tidemill.core.documents import DocumentKind
 from tidemill.errors import StoreError
 from tidemill.tasks.definition import TaskDefinition
-from tidemill.telemetry.events import MaintenanceCrashed, MaintenanceFailed, ScheduleFired, ScheduleSkipped
+from tidemill.telemetry.events import (
+    MaintenanceCrashed,
+    MaintenanceFailed,
+    ScheduleFired,
+    ScheduleSkipped,
+)
 from tidemill.worker.event_emitter import EventEmitter, error_fields, error_fields_with_traceback
 from tidemill.worker.leadership import NO_PERIOD, LeaderElection, request_on_wakeup, run_service
 

@@ -6,12 +6,12 @@ import gc
 import os
 
 from tidemill.telemetry.events import WorkerStarted
+from tidemill_apps.articles.embedding_triggers import EmbeddingTriggers, TriggerLimits
 from tidemill_apps.articles.metrics import declare_metrics
 from tidemill_apps.articles.pages import ArticlePages
 from tidemill_apps.articles.routes import ArticleRoutes
 from tidemill_apps.articles.service import Articles
 from tidemill_apps.articles.settings import PREFIX, load_settings
-from tidemill_apps.articles.triggers import EmbeddingTriggers, TriggerLimits
 from tidemill_apps.common.settings import create_app, load_table, name_toml_keys
 
 app = create_app("sqlite:///articles-jobs.db")

@@ -10,6 +10,12 @@ from msgspec import UNSET, UnsetType
 
 from tidemill.web import PageResponse, Redirect, Role, RouteRequest
 from tidemill_apps.articles.embed_requests import MANUAL_PRIORITY
+from tidemill_apps.articles.embedding_triggers import (
+    EmbeddingTriggers,
+    TriggerLimits,
+    parse_post_id,
+    refuse_unknown_post,
+)
 from tidemill_apps.articles.post_summaries import PostSummaries
 from tidemill_apps.articles.routes import (
     ArticleSearchQuery,
@@ -20,12 +26,6 @@ from tidemill_apps.articles.routes import (
 from tidemill_apps.articles.samples import add_samples
 from tidemill_apps.articles.service import MESSAGES, Articles
 from tidemill_apps.articles.status import EmbeddingAvailability, EmbeddingProgress, EmbeddingQueue
-from tidemill_apps.articles.triggers import (
-    EmbeddingTriggers,
-    TriggerLimits,
-    parse_post_id,
-    refuse_unknown_post,
-)
 
 MAX_ARTICLES_LISTED = 20
 MAX_ARTICLES_RETRIED = 1000

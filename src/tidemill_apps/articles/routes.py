@@ -10,6 +10,12 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from tidemill.web import EventStream, HTTPError, Problem, Role, RouteRequest
+from tidemill_apps.articles.embedding_triggers import (
+    EmbeddingTriggers,
+    TriggerLimits,
+    parse_post_id,
+    refuse_unknown_post,
+)
 from tidemill_apps.articles.post_summaries import remove_duplicates
 from tidemill_apps.articles.posts import Post
 from tidemill_apps.articles.search import ArticleMatch, SearchBlockedError, SearchUnavailable
@@ -19,12 +25,6 @@ from tidemill_apps.articles.status import (
     EmbeddingProgressQuery,
     EmbeddingQueue,
     EmbeddingQueueStatus,
-)
-from tidemill_apps.articles.triggers import (
-    EmbeddingTriggers,
-    TriggerLimits,
-    parse_post_id,
-    refuse_unknown_post,
 )
 
 DataT = TypeVar("DataT")

@@ -12,10 +12,10 @@ from msgspec import Meta
 
 from tidemill import Filter, Job, State
 from tidemill.web import EventStream, HTTPError, RouteRequest
+from tidemill_apps.articles.embedding_triggers import MAX_POST_ID
 from tidemill_apps.articles.post_summaries import PostSummaries, PostSummary
 from tidemill_apps.articles.qdrant import SETTING_PREFIX
 from tidemill_apps.articles.service import MESSAGES, Articles
-from tidemill_apps.articles.triggers import MAX_POST_ID
 from tidemill_apps.common.status import WAITING_STATES, ProviderCallBlock, find_call_block
 
 MAX_JOBS_SCANNED = 100

@@ -14,12 +14,12 @@ from tests.web.signed_in_client import create_token
 from tidemill import Tidemill
 from tidemill.web import Role, dashboard
 from tidemill.web.server import listen, serve_dashboard
+from tidemill_apps.articles.embedding_triggers import EmbeddingTriggers, TriggerLimits
 from tidemill_apps.articles.metrics import declare_metrics
 from tidemill_apps.articles.pages import ArticlePages
 from tidemill_apps.articles.routes import ArticleRoutes
 from tidemill_apps.articles.service import Articles
 from tidemill_apps.articles.settings import ArticlesSettings
-from tidemill_apps.articles.triggers import EmbeddingTriggers, TriggerLimits
 
 ADMIN, VIEWER, ANONYMOUS = "admin", "viewer", ""
 FAST_SETTINGS = {"linger": 0.0, "requests_per_window": 0, "reconcile_seconds": 0.2, "retry_seconds": 0.05}

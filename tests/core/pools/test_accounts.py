@@ -7,14 +7,14 @@ import math
 import pytest
 from msgspec.structs import replace
 
-from tidemill.core import accounts, ledger, pool_reports
+from tidemill.core import accounts, ledger, pool_statistics
 from tidemill.core.accounts import Account, OperatorClosure, UnitDenial, UnitGrant
 from tidemill.core.breaker import Breaker
 from tidemill.core.calendars import Day
 from tidemill.core.external_usage import CallFacts
 from tidemill.core.feedback import Observation, PoolUsage, Reason, Refusal, UsageReport
 from tidemill.core.limits import Limit
-from tidemill.core.pool_reports import compare_accounts
+from tidemill.core.pool_statistics import compare_accounts
 from tidemill.core.pools import LimitChanges, PoolSettings
 from tidemill.core.reservations import UnitRequest, remaining_units
 from tidemill.core.windows import Instant
@@ -71,8 +71,8 @@ def test_missing_units_count_as_external_usage() -> None:
     seen = Observation(pool="gemini", remaining={"requests per minute": 3})
     account = accounts.record_observation(POOL, answer.account, seen, "a", at(1), chance=0.5, running=1)
     assert remaining_units(POOL, account.state, at(1))["requests per minute"] == 3
-    assert pool_reports.external_units(POOL, account, at(1)) == {"requests per minute": 6}
-    assert pool_reports.external_units(POOL, account, at(62)) == {}, "forgotten with its window"
+    assert pool_statistics.external_units(POOL, account, at(1)) == {"requests per minute": 6}
+    assert pool_statistics.external_units(POOL, account, at(62)) == {}, "forgotten with its window"
 
 
 def test_a_higher_remaining_amount_is_ignored_while_calls_are_in_flight() -> None:
@@ -110,7 +110,7 @@ def test_slow_answers_do_not_count_as_external_usage() -> None:
         running=1,
         call=CallFacts(left=answer.reservation.left),
     )
-    assert pool_reports.external_units(POOL, updated, at(90)) == {}
+    assert pool_statistics.external_units(POOL, updated, at(90)) == {}
     early = taken(ask(Account(), "a", 0))
     account = early.account
     for n in range(9):
@@ -119,7 +119,7 @@ def test_slow_answers_do_not_count_as_external_usage() -> None:
     updated = accounts.record_observation(
         POOL, account, seen, "a", at(20), chance=0.5, running=1, call=CallFacts(left=early.reservation.left)
     )
-    assert pool_reports.external_units(POOL, updated, at(20)) == {}, (
+    assert pool_statistics.external_units(POOL, updated, at(20)) == {}, (
         "it was counted last, with all our calls in it"
     )
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.core import accounts, pool_reports
+from tidemill.core import accounts, pool_statistics
 from tidemill.core.accounts import Account, UnitDenial, UnitGrant
 from tidemill.core.external_usage import CallFacts
 from tidemill.core.feedback import Observation, Reason, Refusal
@@ -75,7 +75,7 @@ def test_the_rest_returns_evenly_over_the_window() -> None:
     assert free(account, 4) == pytest.approx(3, abs=0.5)
     assert free(account, 30) == pytest.approx(29, abs=3)
     assert free(account, 62) == 60
-    assert pool_reports.external_units(ROLLING, account, at(62)) == {}
+    assert pool_statistics.external_units(ROLLING, account, at(62)) == {}
 
 
 def test_a_few_calls_a_minute_wait_no_longer_than_the_hint() -> None:
@@ -120,8 +120,8 @@ def test_a_hint_only_shortens_the_wait(
     pool = pool_of(shape)
     hinted = after(pool, left=left, retry_after=wait, resets=resets)
     plain = after(pool, left=left, refused=False)
-    assert pool_reports.external_units(pool, hinted, at(then)).get(NAME, 0.0) <= (
-        pool_reports.external_units(pool, plain, at(then)).get(NAME, 0.0) + 1e-6
+    assert pool_statistics.external_units(pool, hinted, at(then)).get(NAME, 0.0) <= (
+        pool_statistics.external_units(pool, plain, at(then)).get(NAME, 0.0) + 1e-6
     )
     hints = [hint for hint in (wait, resets) if hint is not None and hint > 0]
     if left == 0 and hints and then < min(*hints, 60):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tidemill.core import accounts, learned_limits, pool_reports
+from tidemill.core import accounts, learned_limits, pool_statistics
 from tidemill.core.accounts import Account, UnitDenial, UnitGrant
 from tidemill.core.breaker import Breaker
 from tidemill.core.feedback import Observation, Reason, Refusal
@@ -116,7 +116,7 @@ def test_an_account_is_kept_while_a_second_refusal_would_lower_a_limit(seconds: 
     account = observe(Account(), 0, refused=True)
     assert account.learned == {}
     assert learned_limits.has_effect(POOL, {}, account.suspects, START + seconds) is kept
-    assert pool_reports.is_at_rest(POOL, replace(account, breaker=Breaker()), at(seconds)) is not kept
+    assert pool_statistics.is_at_rest(POOL, replace(account, breaker=Breaker()), at(seconds)) is not kept
 
 
 def test_a_stated_amount_is_not_a_guess() -> None:

@@ -10,7 +10,7 @@ from tidemill.core.feedback import Reason
 from tidemill.core.ledger import HeldReservation
 from tidemill.core.limits import Limit
 from tidemill.core.outcomes import Success
-from tidemill.core.pool_reports import UNUSED_KEY_SECONDS
+from tidemill.core.pool_statistics import UNUSED_KEY_SECONDS
 from tidemill.core.pools import PoolSettings
 from tidemill.core.reservations import Reservation
 from tidemill.engine.ledger import PoolLedger, PoolRecord

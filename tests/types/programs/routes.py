@@ -3,7 +3,7 @@
 from typing import Any
 
 from tidemill import Tidemill
-from tidemill.routing.routes import Role, Route
+from tidemill.http_routes.routes import Role, Route
 
 app = Tidemill("memory://")
 

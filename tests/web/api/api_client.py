@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from tests.web.asgi_client import HOST, ClientResponse, send_request
 from tidemill import Context, Limit, Retry, Tidemill
-from tidemill.routing.routes import Role, User
+from tidemill.http_routes.routes import Role, User
 from tidemill.web.asgi import Dashboard
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.web.api.api_client import ApiClient
-from tidemill.routing.routes import Role
+from tidemill.http_routes.routes import Role
 from tidemill.web.request import RouteRequest
 
 SEND = {"task": "send", "payload": {"to": "ann"}}

@@ -17,7 +17,7 @@ import pytest
 from tests.docs.page_runner import code_blocks, write_files
 from tests.docs.pages import page
 from tidemill import Filter, Tidemill
-from tidemill.routing.routes import Role
+from tidemill.http_routes.routes import Role
 from tidemill.web.server import browser_url, listen, serve_dashboard
 
 PAGE = page("how-to/enqueue-over-http.md")

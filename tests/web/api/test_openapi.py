@@ -11,7 +11,7 @@ from openapi_spec_validator import validate
 
 from tests.docs.pages import DOCS, ROOT, page
 from tests.web.api.api_client import ApiClient
-from tidemill.routing.routes import Role, Route
+from tidemill.http_routes.routes import Role, Route
 from tidemill.web.api.openapi import is_documented, openapi_document
 from tidemill.web.asgi import api_routes
 from tidemill.web.request import RouteRequest

@@ -11,7 +11,7 @@ from tests.web.pages.page_client import PageClient, visible_text
 from tidemill import FlowState, Tidemill
 from tidemill.core.flow_progress import StepState
 from tidemill.flows.views import FlowView, StepView
-from tidemill.routing.routes import Role
+from tidemill.http_routes.routes import Role
 from tidemill.testing.kit import AsyncKit
 from tidemill.web.flow_diagram import MAX_STEPS, build_flow_diagram, truncate_to_width
 

@@ -13,7 +13,7 @@ from tests.web.pages.page_client import PageClient, visible_text
 from tests.web.populated_store import HOUR, PopulatedStore
 from tidemill import Filter, Retention, State, Tidemill
 from tidemill.core.feedback import Observation, Reason, Refusal
-from tidemill.routing.routes import Role, User
+from tidemill.http_routes.routes import Role, User
 from tidemill.web import dashboard
 
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tidemill.core import breaker as breakers
-from tidemill.core import pool_reports
+from tidemill.core import pool_statistics
 from tidemill.core.accounts import Account, pool_with_learned_limits
 from tidemill.core.breaker import Breaker
 from tidemill.core.calendars import Calendar
@@ -152,7 +152,7 @@ def limit_meter(known: PoolOutlook, limit: Limit, call: CallCost) -> LimitMeter 
     amounts = tuple(amounts_over_time(known, limit, call.seconds))
     steps = tuple((at, _whole_calls(amount, call)) for at, amount in amounts)
     window = known.account.state.window(limit)
-    used = pool_reports.used_units(known.settings, known.account, limit, known.now)
+    used = pool_statistics.used_units(known.settings, known.account, limit, known.now)
     if limit.per is None:
         return _window_meter(steps, call.seconds, [(0.0, call.seconds, used)] if used else [], used, call)
     if isinstance(limit.per, Calendar):

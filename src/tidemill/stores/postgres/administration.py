@@ -14,7 +14,7 @@ from tidemill.contract.jobs import Arrival
 from tidemill.contract.store import StoreFacts
 from tidemill.core.accounts import Account
 from tidemill.core.ledger import HeldReservation
-from tidemill.core.pool_reports import wrong_counts
+from tidemill.core.pool_statistics import wrong_counts
 from tidemill.core.pools import PoolSettings
 from tidemill.core.queues import InsertVerdict
 from tidemill.engine import copy, read_sets

@@ -12,7 +12,7 @@ from tidemill.contract.pools import PoolMinute, PoolView
 from tidemill.core.accounts import Account
 from tidemill.core.ledger import AccountKey, HeldReservation
 from tidemill.core.overrides import Override
-from tidemill.core.pool_reports import PoolHistoryEntry
+from tidemill.core.pool_statistics import PoolHistoryEntry
 from tidemill.core.pools import LimitChanges, PoolSettings
 from tidemill.engine import pools as engine
 from tidemill.engine import queries

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tidemill.core.documents import DocumentKind
 from tidemill.core.jobs import Job
 from tidemill.core.ledger import AccountKey
-from tidemill.core.pool_reports import wrong_counts
+from tidemill.core.pool_statistics import wrong_counts
 from tidemill.core.reservations import Reservation
 from tidemill.core.states import FINAL, LIVE, PENDING, State
 from tidemill.stores.redis import keys

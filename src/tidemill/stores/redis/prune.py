@@ -9,7 +9,7 @@ from functools import partial
 from tidemill.contract import jobs as contract
 from tidemill.contract.jobs import PruneResult
 from tidemill.contract.reader import HISTORY_SECONDS
-from tidemill.core import pool_reports, transitions
+from tidemill.core import pool_statistics, transitions
 from tidemill.core.documents import Document, DocumentKind, remembered_id
 from tidemill.core.ledger import AccountKey
 from tidemill.core.queues import HOUR_SECONDS
@@ -184,7 +184,7 @@ def _cancel_in_engine(records: Records, ids: Sequence[str]) -> int:
 async def _delete_unused_accounts(runner: RedisEngineRunner, limit: int, wall: float) -> None:
     """Deletes the accounts of pool keys that were unused for 60 s, if nothing is reserved, used or closed in
     them. The store treats a missing account as an idle one. Examines at most `limit` accounts."""
-    shard, since = runner.shard, f"({wall - pool_reports.UNUSED_KEY_SECONDS!r}"
+    shard, since = runner.shard, f"({wall - pool_statistics.UNUSED_KEY_SECONDS!r}"
     unused = await shard.ask("ZRANGEBYSCORE", shard.key(keys.ACCOUNT_SEEN), "-inf", since, "LIMIT", 0, limit)
     for account in map(keys.parse_account_name, unused):
         await _delete_if_unused(runner, account)
@@ -199,7 +199,7 @@ async def _delete_if_unused(runner: RedisEngineRunner, account: AccountKey) -> N
     )
     space = await source.space(requested)
     pool_ledger, pool = space.pool_ledger, space.pool_ledger.pools.get(account[0])
-    is_idle = pool is None or pool_reports.is_at_rest(
+    is_idle = pool is None or pool_statistics.is_at_rest(
         *pool_ledger.peek_account(pool, account), pool_ledger.now()
     )
     if is_idle and not pool_ledger.reservations(account):

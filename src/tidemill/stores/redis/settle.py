@@ -19,7 +19,7 @@ from tidemill.core.outcomes import (
     Success,
     WriteAnswer,
 )
-from tidemill.core.pool_reports import PoolChange
+from tidemill.core.pool_statistics import PoolChange
 from tidemill.engine import read_sets
 from tidemill.engine import settle as engine
 from tidemill.stores.redis import claim, scripts

@@ -17,7 +17,7 @@ from tidemill.contract.store import StoreFacts
 from tidemill.core.accounts import mark_other_boot
 from tidemill.core.documents import ADVANCED_KINDS, Document
 from tidemill.core.jobs import Job
-from tidemill.core.pool_reports import PoolHistoryEntry, wrong_counts
+from tidemill.core.pool_statistics import PoolHistoryEntry, wrong_counts
 from tidemill.core.queues import InsertVerdict
 from tidemill.errors import ConfigurationError
 from tidemill.stores.sqlite import checkpoints, documents, reader

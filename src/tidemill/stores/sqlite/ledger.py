@@ -19,7 +19,7 @@ from tidemill.core.accounts import Account, UnitDenial
 from tidemill.core.late_calls import Departure
 from tidemill.core.ledger import AccountKey, HeldReservation
 from tidemill.core.needs import LANE_SEPARATOR, Need
-from tidemill.core.pool_reports import PoolChange, PoolHistoryEntry
+from tidemill.core.pool_statistics import PoolChange, PoolHistoryEntry
 from tidemill.core.pools import PoolSettings
 from tidemill.core.reservations import Reservation
 from tidemill.core.windows import Instant

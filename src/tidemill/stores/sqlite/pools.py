@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tidemill.contract.pools import LimitView, PoolMinute, PoolView
-from tidemill.core import accounts, learned_limits, pool_reports, reservations
+from tidemill.core import accounts, learned_limits, pool_statistics, reservations
 from tidemill.core import breaker as breakers
 from tidemill.core import ledger as core_ledger
 from tidemill.core.accounts import Account, OperatorClosure
@@ -19,7 +19,7 @@ from tidemill.core.ledger import AccountKey, ClaimDenial
 from tidemill.core.limits import Limit
 from tidemill.core.needs import Need, combine_needs
 from tidemill.core.overrides import OverrideEdit, override_in_force, problem_with_operator_mark
-from tidemill.core.pool_reports import PoolChange
+from tidemill.core.pool_statistics import PoolChange
 from tidemill.core.pools import (
     LimitChanges,
     PoolSettings,
@@ -197,10 +197,10 @@ def pool_history(transaction: SqliteTransaction, pool: str, since: float) -> lis
 def delete_unused_accounts(transaction: SqliteTransaction, limit: int) -> None:
     """Deletes the accounts of pool keys that were unused for 60 s, if nothing is reserved, used or closed in
     them. Examines at most `limit` accounts; accounts that must stay are examined again later."""
-    ledger, since = transaction.ledger, transaction.now - pool_reports.UNUSED_KEY_SECONDS
+    ledger, since = transaction.ledger, transaction.now - pool_statistics.UNUSED_KEY_SECONDS
     for pool, key in transaction.execute(ACCOUNTS.unused_accounts, (since, limit)).fetchall():
         row, account = ledger.pool(pool), (pool, key)
-        at_rest = row is None or pool_reports.is_at_rest(*ledger.peek_account(row, account), ledger.now)
+        at_rest = row is None or pool_statistics.is_at_rest(*ledger.peek_account(row, account), ledger.now)
         if at_rest and not ledger.reservations(account):
             transaction.execute(ACCOUNTS.delete, (pool, key))
             ledger.forget(account)
@@ -233,14 +233,14 @@ def _view(  # noqa: PLR0917 - a row with its context
         closures=known.closures,
         closed=None if account.closed is None or not account.closed.holds(now.wall) else account.closed,
         reservations=reservations,
-        external_usage=pool_reports.external_units(settings, account, now),
+        external_usage=pool_statistics.external_units(settings, account, now),
         ramp=breakers.ramp_share(settings, account.breaker, now),
         account=account,
     )
 
 
 def _is_busy(pool: PoolSettings, account: Account, now: Instant) -> bool:
-    return pool_reports.is_closed(account, now) or pool_reports.has_used_units(pool, account, now)
+    return pool_statistics.is_closed(account, now) or pool_statistics.has_used_units(pool, account, now)
 
 
 def _limit(pool: PoolSettings, account: Account, limit: Limit, declared: float, now: Instant) -> LimitView:
@@ -249,7 +249,7 @@ def _limit(pool: PoolSettings, account: Account, limit: Limit, declared: float, 
         unit=limit.unit,
         amount=limit.amount,
         declared=declared,
-        used=pool_reports.used_units(pool, account, limit, now),
-        free_in=pool_reports.seconds_until_free(pool, account, limit, now),
+        used=pool_statistics.used_units(pool, account, limit, now),
+        free_in=pool_statistics.seconds_until_free(pool, account, limit, now),
         learned=learned_limits.learned_limit_in_force(account.learned, limit, now.wall),
     )

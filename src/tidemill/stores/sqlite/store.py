@@ -31,7 +31,7 @@ from tidemill.core.needs import Need
 from tidemill.core.operator_changes import AmendResult, OperatorChange
 from tidemill.core.outcomes import WriteAnswer
 from tidemill.core.overrides import clear_override, join_override
-from tidemill.core.pool_reports import PoolChange
+from tidemill.core.pool_statistics import PoolChange
 from tidemill.core.pools import LimitChanges, PoolSettings
 from tidemill.core.queues import InsertResult, QueueChanges, QueueSettings
 from tidemill.core.states import State

@@ -16,7 +16,7 @@ from tidemill.core import transitions
 from tidemill.core.documents import DocumentKind
 from tidemill.core.jobs import Error, Job
 from tidemill.core.needs import is_batch_lane, lane_group, lane_key
-from tidemill.core.pool_reports import PoolChange
+from tidemill.core.pool_statistics import PoolChange
 from tidemill.core.queues import InsertVerdict, QueueSettings
 from tidemill.core.states import FINAL, LIVE, State
 from tidemill.core.windows import Instant

@@ -45,7 +45,7 @@ _TEST_MODULES = (
     "late_calls",
     "leases",
     "maintenance",
-    "pool_reports",
+    "pool_statistics",
     "pool_settings",
     "pool_waits",
     "prune",
@@ -99,13 +99,13 @@ from tidemill.testing.conformance.fixtures import clock, driver, entropy, store
 from tidemill.testing.conformance.insert import TestInsert, TestKnownIds
 from tidemill.testing.conformance.late_calls import TestLateCalls
 from tidemill.testing.conformance.leases import TestClockJumps, TestHeartbeat, TestReclaim
-from tidemill.testing.conformance.pool_reports import TestPoolAccounts, TestPoolDemand, TestPoolHistory
 from tidemill.testing.conformance.pool_settings import (
     TestManualClosure,
     TestPoolDeclarations,
     TestPoolOverrides,
     TestPoolViews,
 )
+from tidemill.testing.conformance.pool_statistics import TestPoolAccounts, TestPoolDemand, TestPoolHistory
 from tidemill.testing.conformance.pool_waits import (
     TestOversizedJobs,
     TestPoolWaits,

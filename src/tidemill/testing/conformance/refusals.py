@@ -13,7 +13,7 @@ from tidemill.core.limits import Limit
 from tidemill.core.needs import Need
 from tidemill.core.operator_changes import CancelJobs, RetryJobs
 from tidemill.core.outcomes import FinalFailure, JobRelease, RetryLater, Snooze, Success, WriteAnswer
-from tidemill.core.pool_reports import PoolChangeKind
+from tidemill.core.pool_statistics import PoolChangeKind
 from tidemill.core.pools import PoolSettings
 from tidemill.core.states import State
 from tidemill.testing.conformance.fixtures import (

@@ -20,8 +20,8 @@ from tidemill.core.operator_changes import (
     RunJobsNow,
 )
 from tidemill.core.states import LIVE, PENDING, State
-from tidemill.routing.problems import HTTPError
-from tidemill.routing.routes import Handler, Role, Route, User
+from tidemill.http_routes.problems import HTTPError
+from tidemill.http_routes.routes import Handler, Role, Route, User
 from tidemill.web.api.schemas import (
     JobFilterBody,
     JobQuery,

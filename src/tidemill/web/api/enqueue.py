@@ -18,8 +18,8 @@ from tidemill.core.queues import InsertResult, InsertVerdict
 from tidemill.core.unique_keys import OnConflict, Unique
 from tidemill.core.validation import close_matches
 from tidemill.errors import EnqueueError, InvalidPayload, TidemillError
-from tidemill.routing.problems import HTTPError
-from tidemill.routing.routes import Role, Route
+from tidemill.http_routes.problems import HTTPError
+from tidemill.http_routes.routes import Role, Route
 from tidemill.tasks.definition import decode_json_arguments
 from tidemill.web.api.schemas import Name, Priority, RequestBody, ResponseBody, Seconds, Time
 from tidemill.web.request import RouteRequest

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from tidemill.http_routes.routes import EventStream, Role, Route
 from tidemill.inspect.queues import require_queue
-from tidemill.routing.routes import EventStream, Role, Route
 from tidemill.web.api import flows, jobs, queues, status
 from tidemill.web.api.schemas import Name, QueryParameters
 from tidemill.web.request import RouteRequest

@@ -8,9 +8,9 @@ from msgspec import field
 
 from tidemill.core.flow_progress import FlowState
 from tidemill.flows.views import FlowView
+from tidemill.http_routes.problems import HTTPError
+from tidemill.http_routes.routes import Role, Route
 from tidemill.inspect.flows import FlowPage
-from tidemill.routing.problems import HTTPError
-from tidemill.routing.routes import Role, Route
 from tidemill.web.api.jobs import ReasonBody
 from tidemill.web.api.schemas import Limit, Name, QueryParameters, TextCursor
 from tidemill.web.request import RouteRequest

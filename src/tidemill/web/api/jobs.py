@@ -17,9 +17,9 @@ from tidemill.core.operator_changes import (
     RunJobsNow,
 )
 from tidemill.core.states import State
+from tidemill.http_routes.problems import HTTPError
+from tidemill.http_routes.routes import Role, Route
 from tidemill.inspect.explanation import Explanation
-from tidemill.routing.problems import HTTPError
-from tidemill.routing.routes import Role, Route
 from tidemill.web.api.bulk import BulkBody, BulkResponse, apply_bulk_change, is_confirmed
 from tidemill.web.api.schemas import (
     Cursor,

@@ -11,8 +11,8 @@ from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
-from tidemill.routing.problems import Problem, reason_phrase
-from tidemill.routing.routes import EventStream, Role, Route
+from tidemill.http_routes.problems import Problem, reason_phrase
+from tidemill.http_routes.routes import EventStream, Role, Route
 from tidemill.web.request import RouteRequest
 from tidemill.web.request_parser import accepts_empty_body
 

@@ -9,9 +9,9 @@ from typing import Annotated
 from msgspec import UNSET, Meta, UnsetType, field
 
 from tidemill.contract.pools import PoolMinute
+from tidemill.http_routes.problems import HTTPError
+from tidemill.http_routes.routes import Role, Route
 from tidemill.inspect.pools import PoolStatus
-from tidemill.routing.problems import HTTPError
-from tidemill.routing.routes import Role, Route
 from tidemill.web.api.queues import HistoryQuery, history_start
 from tidemill.web.api.schemas import (
     Name,

@@ -9,8 +9,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tidemill.contract.reader import QueueMinute
 from tidemill.core.queues import DAY_SECONDS
+from tidemill.http_routes.routes import Role, Route
 from tidemill.inspect.views import QueueView
-from tidemill.routing.routes import Role, Route
 from tidemill.web.api.schemas import (
     NonNegativeInt,
     QueryParameters,

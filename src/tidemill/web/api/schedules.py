@@ -9,8 +9,8 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from tidemill.errors import ConfigurationError
-from tidemill.routing.problems import HTTPError
-from tidemill.routing.routes import Role, Route
+from tidemill.http_routes.problems import HTTPError
+from tidemill.http_routes.routes import Role, Route
 from tidemill.schedules.changes import schedule_not_found
 from tidemill.schedules.schedule import VISIBLE_STATES, ScheduleOrigin, ScheduleState
 from tidemill.schedules.settings import CatchUp, Overlap

@@ -5,9 +5,9 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any
 
-from tidemill.routing.problems import HTTPError
-from tidemill.routing.registry import AppSetting
-from tidemill.routing.routes import Role, Route
+from tidemill.http_routes.problems import HTTPError
+from tidemill.http_routes.registry import AppSetting
+from tidemill.http_routes.routes import Role, Route
 from tidemill.settings.settings import EffectiveSetting
 from tidemill.web.api.schemas import RequestBody, ResponseBody
 from tidemill.web.request import RouteRequest

@@ -10,9 +10,9 @@ import msgspec
 
 from tidemill.contract.reader import QueueMinute, WorkerInfo
 from tidemill.errors import StoreError
+from tidemill.http_routes.routes import Role, Route, TextResponse
 from tidemill.inspect.views import Overview
 from tidemill.metrics import CONTENT_TYPE
-from tidemill.routing.routes import Role, Route, TextResponse
 from tidemill.web.api.queues import HistoryQuery, history_start
 from tidemill.web.api.schemas import ResponseBody
 from tidemill.web.request import RouteRequest

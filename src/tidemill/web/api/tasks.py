@@ -8,8 +8,8 @@ from msgspec import UNSET, Meta
 
 from tidemill.core.retry import Retry
 from tidemill.errors import ConfigurationError
+from tidemill.http_routes.routes import Role, Route
 from tidemill.inspect.plan import Plan
-from tidemill.routing.routes import Role, Route
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.web.api.enqueue import EnqueueBody, build_job_request, find_task
 from tidemill.web.api.schemas import Name, Priority, RequestBody, ResponseBody, Seconds

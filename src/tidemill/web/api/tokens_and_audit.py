@@ -10,7 +10,7 @@ from msgspec import Meta
 from tidemill.auth.audit_log import AuditOutcome, AuditPage
 from tidemill.auth.tokens import IssuedToken, TokenView
 from tidemill.errors import ConfigurationError
-from tidemill.routing.routes import Role, Route
+from tidemill.http_routes.routes import Role, Route
 from tidemill.web.api.schemas import (
     MAX_DURATION_SECONDS,
     Limit,

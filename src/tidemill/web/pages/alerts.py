@@ -7,8 +7,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from tidemill.http_routes.routes import PageResponse, Redirect, Role, Route
 from tidemill.notifications.webhook_records import NewWebhook, WebhookEvent
-from tidemill.routing.routes import PageResponse, Redirect, Role, Route
 from tidemill.web.api.schemas import Name
 from tidemill.web.request import RouteRequest
 

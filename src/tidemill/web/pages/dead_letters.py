@@ -10,8 +10,8 @@ import msgspec
 from tidemill.core.filters import Filter
 from tidemill.core.jobs import Job
 from tidemill.core.states import State
-from tidemill.routing.problems import HTTPError
-from tidemill.routing.routes import PageResponse, Redirect, Role, Route
+from tidemill.http_routes.problems import HTTPError
+from tidemill.http_routes.routes import PageResponse, Redirect, Role, Route
 from tidemill.web.api.bulk import matches_confirmation
 from tidemill.web.api.schemas import Name, NonNegativeInt
 from tidemill.web.request import RouteRequest

@@ -9,7 +9,7 @@ from tidemill.core.flow_progress import FlowState
 from tidemill.core.jobs import Job, flow_job_id
 from tidemill.core.states import State
 from tidemill.flows.views import FlowView
-from tidemill.routing.routes import PageResponse, Redirect, Role, Route
+from tidemill.http_routes.routes import PageResponse, Redirect, Role, Route
 from tidemill.web.flow_diagram import build_flow_diagram
 from tidemill.web.request import RouteRequest
 

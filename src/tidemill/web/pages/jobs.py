@@ -20,9 +20,9 @@ from tidemill.core.operator_changes import (
     RunJobsNow,
 )
 from tidemill.core.states import FINAL, PENDING, State
+from tidemill.http_routes.problems import HTTPError
+from tidemill.http_routes.routes import Handler, PageResponse, Redirect, Role, Route
 from tidemill.inspect.views import JobCount
-from tidemill.routing.problems import HTTPError
-from tidemill.routing.routes import Handler, PageResponse, Redirect, Role, Route
 from tidemill.web.api import jobs
 from tidemill.web.api.bulk import BulkBody, apply_bulk_change
 from tidemill.web.api.jobs import PriorityBody, ReasonBody

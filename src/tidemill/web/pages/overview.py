@@ -11,10 +11,10 @@ import msgspec
 from tidemill.contract.pools import LimitView
 from tidemill.contract.reader import QueueMinute
 from tidemill.core.states import State
+from tidemill.http_routes.routes import PageResponse, Role, Route
 from tidemill.inspect.inspector import Inspector
 from tidemill.inspect.pools import PoolStatus
 from tidemill.inspect.views import Overview, QueueView
-from tidemill.routing.routes import PageResponse, Role, Route
 from tidemill.web.request import RouteRequest
 
 HOUR_SECONDS, MINUTE_SECONDS = 3600.0, 60.0

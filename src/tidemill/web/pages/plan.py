@@ -10,9 +10,9 @@ import msgspec
 from msgspec import Meta
 
 from tidemill.errors import TidemillError
+from tidemill.http_routes.problems import HTTPError
+from tidemill.http_routes.routes import PageResponse, Role, Route
 from tidemill.inspect.plan import LimitPlan, Plan
-from tidemill.routing.problems import HTTPError
-from tidemill.routing.routes import PageResponse, Role, Route
 from tidemill.web.api import tasks
 from tidemill.web.api.schemas import Name, Priority
 from tidemill.web.api.tasks import PlanBody

@@ -11,9 +11,9 @@ from urllib.parse import urlencode
 import msgspec
 
 from tidemill.contract.pools import PoolMinute
+from tidemill.http_routes.problems import HTTPError
+from tidemill.http_routes.routes import Handler, PageResponse, Redirect, Role, Route
 from tidemill.inspect.pools import PoolStatus
-from tidemill.routing.problems import HTTPError
-from tidemill.routing.routes import Handler, PageResponse, Redirect, Role, Route
 from tidemill.web.api.schemas import Name
 from tidemill.web.i18n import translator
 from tidemill.web.pages.queues import OperatorForm

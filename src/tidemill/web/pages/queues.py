@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from tidemill.contract.reader import QueueMinute
 from tidemill.core.queues import DAY_SECONDS, QueueSettings, Retention
-from tidemill.routing.routes import Handler, PageResponse, Redirect, Role, Route
+from tidemill.http_routes.routes import Handler, PageResponse, Redirect, Role, Route
 from tidemill.web.api.schemas import NonNegativeInt, Sentence
 from tidemill.web.i18n import translator
 from tidemill.web.pages.overview import queue_throughput

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import msgspec
 
+from tidemill.http_routes.problems import HTTPError
+from tidemill.http_routes.routes import Handler, PageResponse, Redirect, Role, Route
 from tidemill.inspect.views import decode_payload
-from tidemill.routing.problems import HTTPError
-from tidemill.routing.routes import Handler, PageResponse, Redirect, Role, Route
 from tidemill.schedules.schedule import VISIBLE_STATES, ScheduleState
 from tidemill.schedules.settings import CatchUp, Overlap, ScheduleOptions, ScheduleSettings
 from tidemill.schedules.views import ScheduleView

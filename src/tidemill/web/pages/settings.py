@@ -9,7 +9,7 @@ import msgspec
 
 from tidemill.contract.queues import QueueInfo
 from tidemill.core.queues import QueueSettings
-from tidemill.routing.routes import PageResponse, Redirect, Role, Route
+from tidemill.http_routes.routes import PageResponse, Redirect, Role, Route
 from tidemill.settings import value_types
 from tidemill.settings.catalogue import CATALOGUE
 from tidemill.settings.settings import EffectiveSetting

@@ -6,8 +6,8 @@ from http import HTTPStatus
 
 import msgspec
 
-from tidemill.routing.problems import HTTPError
-from tidemill.routing.routes import PageResponse, Redirect, Role, Route
+from tidemill.http_routes.problems import HTTPError
+from tidemill.http_routes.routes import PageResponse, Redirect, Role, Route
 from tidemill.web.request import RouteRequest
 from tidemill.web.request_checks import CookieScope
 from tidemill.web.sign_in import SignInService

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tidemill.auth.audit_log import AuditOutcome
-from tidemill.routing.routes import PageResponse, Redirect, Role, Route
+from tidemill.http_routes.routes import PageResponse, Redirect, Role, Route
 from tidemill.web.api.schemas import Name, TextCursor
 from tidemill.web.request import RouteRequest, parse_duration_field
 

@@ -19,7 +19,7 @@ from tidemill.worker.outbox import Outbox, ReportBuffer
 from tidemill.worker.usage import AttemptEnvironment
 
 
-class Intake:
+class AttemptStarter:
     """Turns claimed jobs into attempts and passes them to the executor. Jobs of unknown tasks are released.
 
     `own_tasks` are tasks of Tidemill itself, such as webhook deliveries. `lease` is the length of a lease in

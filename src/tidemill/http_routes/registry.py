@@ -11,8 +11,8 @@ import msgspec
 
 from tidemill.core.validation import problem_with_name
 from tidemill.errors import ConfigurationError
-from tidemill.routing.problems import ProblemFormatter
-from tidemill.routing.routes import Handler, Method, Role, Route
+from tidemill.http_routes.problems import ProblemFormatter
+from tidemill.http_routes.routes import Handler, Method, Role, Route
 
 ReadSetting = Callable[[], Awaitable[Any]]
 WriteSetting = Callable[[Any], Awaitable[None]]

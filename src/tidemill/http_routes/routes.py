@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from tidemill.errors import ConfigurationError
-from tidemill.routing.problems import ProblemFormatter
+from tidemill.http_routes.problems import ProblemFormatter
 
 
 class Role(StrEnum):
