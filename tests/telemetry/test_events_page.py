@@ -30,7 +30,7 @@ def _names(fields: str) -> tuple[str, ...]:
 def _row(kind: type[Event]) -> list[str]:
     base: Any = kind.__mro__[1]
     own = [f"`{field}`" for field in kind.__struct_fields__ if field not in base.__struct_fields__]
-    when = kind.__doc__ or ""
+    when = " ".join((kind.__doc__ or "").split())
     return [f"`{kind.__name__}`", f"`{base.__name__}`", kind.level, kind.sentence, ", ".join(own), when]
 
 
@@ -69,11 +69,11 @@ def test_every_event_there_is_is_in_the_catalogue() -> None:
 
 
 @pytest.mark.parametrize("kind", CATALOGUE)
-def test_every_event_has_a_level_a_sentence_and_one_line_on_when(kind: type[Event]) -> None:
+def test_every_event_has_a_level_a_sentence_and_one_paragraph_on_when(kind: type[Event]) -> None:
     assert kind.level in LEVEL_RANKS
     assert kind.sentence
     assert kind.__doc__
-    assert "\n" not in kind.__doc__
+    assert "\n\n" not in kind.__doc__
     assert kind.__doc__.endswith(".")
 
 

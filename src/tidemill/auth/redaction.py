@@ -31,8 +31,8 @@ _HIDDEN, _CUT = msgspec.json.encode(HIDDEN_MARK), msgspec.json.encode(CUT_MARK)
 
 
 class Redactor:
-    """Hides secrets in values before they are shown. `secrets` has the field names that are secret in every
-    job, such as passwords, and further field names that are secret in the jobs of one task."""
+    """Hides secrets in values before they are shown. `secrets` has two kinds of field names: names that are
+    secret in every job, such as `password`, and names that are secret in the jobs of one task."""
 
     def __init__(self, secrets: TaskSecrets) -> None:
         self._secrets = secrets

@@ -172,9 +172,9 @@ class Tokens:
         return User(stored.value.name, stored.value.role, stored.id)
 
     async def mark_used(self, id_: str, wall: float) -> None:
-        """Stores `wall` as the time of last use of the token, at most once an hour. If another process writes
-        the token at the same time, this write is dropped. That is harmless: the other process stored almost
-        the same time, or revoked the token."""
+        """Stores `wall` as the time of last use of the token, at most once an hour. If another process
+        changes the token at the same time, this write is dropped. That is harmless: the other process stored
+        almost the same time, or revoked the token."""
         stored = await self.records.get(id_)
         if (
             stored is None

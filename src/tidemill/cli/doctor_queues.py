@@ -137,8 +137,8 @@ def _check_pace(
 def _pool_wait_text(view: QueueView, overview: Overview) -> str | None:
     """Returns a text that says that the queue's jobs wait for pools; None if pools do not delay them much.
 
-    Call it only if no job of the queue ended recently. The end of such a queue can be forecast only from the
-    limits of its pools. If there is a forecast, the jobs therefore wait for pools."""
+    Call it only if no job of the queue ended recently. Without recent jobs, a forecast for the queue can only
+    come from the limits of its pools. So if there is a forecast, the jobs wait for pools."""
     if view.forecast is None:
         return None
     done = view.forecast.done_at

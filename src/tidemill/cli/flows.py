@@ -190,8 +190,8 @@ def _format_step(step: StepView, jobs: JobsByStep) -> str:
 
 
 def _step_counts(step: StepView, jobs: JobsByStep) -> Iterator[tuple[int, str]]:
-    """Yields (number of jobs, word) pairs for a step, such as (3, "done"). `jobs` has the number of live jobs
-    by state, but may lack some jobs. If it has all live jobs of the step, each state gets a pair. Otherwise
+    """Yields (number of jobs, word) pairs for a step, such as (3, "done"). `jobs` has the number of the
+    step's live jobs by state, but may lack some jobs. If it is complete, each state gets a pair. Otherwise
     all live jobs get one pair with the word "under way"."""
     counts = jobs.get(step.name)
     yield step.done, "done"

@@ -165,7 +165,7 @@ async def _finish_despite_interrupt(step: Coroutine[Any, Any, T]) -> tuple[T, bo
 
 def _refusal_message(error: TidemillError, sent: int, total: int, line: int) -> str:
     """Returns the error message for a file of which only the first lines were enqueued. It names the line to
-    continue from, because to send the earlier lines again would create their jobs twice.
+    continue from, because sending the earlier lines again would create their jobs twice.
 
     `sent` of `total` jobs were enqueued; `line` is the first line that was not."""
     why = str(error).partition(". Of this enqueue_many")[0]

@@ -26,7 +26,7 @@ def print_status(word: str, **facts: Any) -> None:
 
 def print_worker_status(app: Tidemill, spec: str, links: Sequence[str] = ()) -> None:
     """Makes this process print a JSON line when a worker starts, stops or dies. `spec` names the application.
-    The start line has the first of `links`, a sign-in link; the caller may add it after this call."""
+    The line about the start contains the first of `links`, a sign-in link, which the caller may add later."""
 
     @app.on(WorkerStarted)
     def started(event: WorkerStarted) -> None:
@@ -75,11 +75,11 @@ def warn_ignored_settings(app: Tidemill, named: Iterable[str] = ()) -> None:
 async def preflight(
     app: Tidemill, options: WorkerOptions, beside: SideContext | None = None
 ) -> AsyncIterator[None]:
-    """Async context manager in which a worker runs. For a worker that stops when idle, it first checks the
-    names of the queues. With a mistyped name such a worker would find no jobs and stop at once, without an
-    error.
+    """Async context manager in which a worker runs. `beside` is another context manager, such as the
+    dashboard, that stays open while the block runs.
 
-    `beside` is another context manager, such as the dashboard, that stays open while the block runs."""
+    For a worker that stops when idle, it first checks the names of the queues. With a mistyped name such a
+    worker would find no jobs and stop at once, without an error."""
     if options.until_idle:
         await _refuse_mistyped_queues(app, options.queues)
     async with beside or nullcontext():

@@ -30,8 +30,8 @@ from tidemill.inspect.wait_causes import find_wait_causes, next_in_turn_cause
 
 
 class StartEstimate(msgspec.Struct, frozen=True):
-    """The expected start of a job. `at` is a wall time. `by` is the limit that causes most of the whole wait;
-    None if no limit causes it. Another limit may block the job now, but for a shorter time."""
+    """The expected start of a job. `at` is a wall time. `by` is the limit that causes most of the wait; None
+    if no limit causes it. The limit that blocks the job now may be another one, if it ends sooner."""
 
     at: float
     by: LimitPlan | None = None
@@ -85,10 +85,11 @@ def _slowest_limit_before(request: ForecastRequest, seconds: float) -> LimitPlan
 def _start_backlogs(
     facts: ExplanationInputs, snapshot: StoreSnapshot, needs: tuple[Need, ...]
 ) -> tuple[LaneBacklog, list[LaneBacklog]]:
-    """Returns two values: the calls of this job's lane up to this job, and the calls of the other lanes.
+    """Returns two values: the calls of this job's lane up to and including this job, and the calls of all
+    other lanes. `needs` are the units for this job.
 
-    If the job is due later, the order in its lane is not known yet. The first value then has only this job,
-    and the other jobs of its lane are in the second. `needs` are the units for this job."""
+    If the job is due later, its position in the lane is not known yet. The first value then has only this
+    job, and the second value has all other jobs."""
     job, find_pool = facts.job, snapshot.known()
     due = max(0.0, job.due - facts.now.wall) if job.state is State.SCHEDULED else 0.0
     before: list[CallGroup] = []

@@ -156,8 +156,9 @@ def _step_name(graph: FlowGraph, step: StepView) -> str:
 
 
 def _last_live_job(flow: str, graph: FlowGraph, step: StepView) -> str | None:
-    """Returns the id of the step's last job, or compensation job, that has not ended; None if all have ended.
-    The next step waits for all jobs of this step, and the last job starts last."""
+    """Returns the id of the step's last job that has not ended; None if all have ended. A compensation job,
+    which undoes the step, counts too. The next step waits for all jobs of this step, and the last job starts
+    last."""
     step_progress, ids = graph.of(step.name), step.name
     if step_progress.live:
         return flow_job_id(flow, ids, max(step_progress.live))

@@ -61,7 +61,8 @@ BacklogEnds = Iterable[tuple[LaneBacklog, float | None]]
 
 def _forecast_pools(snapshot: StoreSnapshot, ended: BacklogEnds) -> dict[PoolKey, Forecast]:
     """Returns the forecast of each pool and of each key. The entry with the key None covers all keys of the
-    pool. `ended` has pairs: a group of waiting calls, and the seconds until all of them are done."""
+    pool. `ended` has pairs of a backlog (a group of waiting calls) and the seconds until all its calls are
+    done."""
     jobs: dict[PoolKey, int] = {}
     for demand in snapshot.demand:
         for pool_key in _pool_keys(demand):
@@ -151,8 +152,8 @@ class CachedForecast(msgspec.Struct, frozen=True, kw_only=True):
 
 async def load_forecast(store: Store, before: CachedForecast | None) -> tuple[StoreSnapshot, CachedForecast]:
     """Returns a snapshot of the store, and a forecast. The last forecast, `before`, is reused for ten times
-    as long as its computation took. It is then returned unchanged, and the snapshot has the demand from which
-    it was computed."""
+    as long as its computation took. The snapshot then has the demand from which that forecast was
+    computed."""
     began = (await store.read_clock()).boot
     if before is not None and began - before.at < CACHE_TIME_FACTOR * before.took:
         return await load_snapshot(store, demand=before.demand), before

@@ -242,9 +242,11 @@ def _short_retentions(
 def _demand_backlogs(
     snapshot: StoreSnapshot, planned: Sequence[PlannedJobs], find_pool: FindPool
 ) -> tuple[list[LaneBacklog], Sequence[Demand]]:
-    """Returns one backlog per entry of `planned`, and the stored demand that is in no backlog. A backlog has
-    the calls of the ready jobs that are ahead of the entry in its lane, then the calls of the entry. A ready
-    job that is ahead of several entries is counted once: in the backlog of the most urgent entry."""
+    """Returns two values: one backlog (group of calls) per entry of `planned`, and the ready jobs that are in
+    no backlog. A backlog has the calls of the ready jobs that are ahead of the entry in its lane, then the
+    calls of the entry.
+
+    A ready job that is ahead of several entries is counted once, in the backlog of the most urgent entry."""
     order = sorted(range(len(planned)), key=lambda index: (planned[index].demand.priority, index))
     lanes: dict[tuple[str, str], list[Demand]] = {}
     for demand in snapshot.demand:
@@ -265,7 +267,8 @@ def _demand_backlog(
     snapshot: StoreSnapshot, group: PlannedJobs, before: Sequence[Demand], find_pool: FindPool
 ) -> LaneBacklog:
     """Returns the calls to make for the planned jobs `group`: first the calls of the jobs `before` them in
-    the lane, then their own. Their first call is an entry of its own, so that its time can be computed."""
+    the lane, then the calls of the group. The group's first call is an entry of its own, so that its time can
+    be computed."""
     ours = group.demand
     ahead = [estimate_calls(demand.jobs, demand.needs, demand.batching, find_pool) for demand in before]
     work = estimate_calls(ours.jobs, ours.needs, ours.batching, find_pool)

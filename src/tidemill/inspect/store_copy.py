@@ -164,7 +164,7 @@ async def _pool_copy(source: Store, target: Store, views: Sequence[PoolView]) ->
 
 async def _copy_ids(source: Store, target: Store) -> tuple[int, int]:
     """Copies the ids of enqueue requests that the source remembers although their jobs are gone. Returns how
-    many ids were copied, and their highest fence. Fences in the target must continue above it."""
+    many ids were copied, and their highest fence. New fences in the target must be higher than this fence."""
     cursor: str | None = ""
     count = fence = 0
     while cursor is not None:
@@ -260,8 +260,9 @@ async def _find_differences(source: Store, target: Store) -> list[str]:
 
 
 async def _count_rows(store: Store) -> Counter[tuple[str, str]]:
-    """Returns the number of jobs per queue and state, and of documents per kind and state. The key of a
-    number is the text before and after it in a sentence, such as ("queue 'feeds' has", "ready jobs")."""
+    """Returns the number of jobs per queue and state, and of documents per kind and state. The key of each
+    number is a pair of texts, which stand before and after the number in a sentence: ("queue 'feeds' has",
+    "ready jobs")."""
     found: Counter[tuple[str, str]] = Counter()
     for queue, states in (await store.counts()).items():
         for state, jobs in states.items():

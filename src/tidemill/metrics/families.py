@@ -45,8 +45,8 @@ class MetricSamples(msgspec.Struct, frozen=True):
     series: tuple[tuple[LabelValues, SampleValues], ...] = ()
 
     def plus(self, more: MetricSamples) -> MetricSamples:
-        """Returns the sum of both samples. For a gauge, the value that was set last is taken. If the family
-        of `more` does not fit, `more` is ignored."""
+        """Returns the sum of both samples. For a gauge, the value that was set last is used. If the family of
+        `more` does not fit, `more` is ignored."""
         if not self.family.fits(more.family):
             return self
         found = dict(self.series)

@@ -37,7 +37,7 @@ async def load_samples(store: Store) -> dict[str, MetricSamples]:
     """Returns the metrics of all processes by metric name: the stored snapshots, plus the sum of the
     snapshots that were rolled up (added to the sum).
 
-    The sum is read last. Meanwhile a snapshot that was already read may have been added to the sum. The sum
+    The sum is read last. Between the two reads a worker may roll up a snapshot that was already read. The sum
     lists the ids of such snapshots, and they are skipped here, so nothing is counted twice."""
     snapshots = [document async for document in iter_snapshots(store)]
     _, total = await load_document(store, SUM_DOCUMENT, SnapshotSum)

@@ -85,8 +85,8 @@ class AlertReader:
         return found
 
     async def _given_up(self, window: float) -> int:
-        """Returns how many webhook deliveries failed in the last `window` seconds. Failed alert messages are
-        not counted, because an alert about them would go through the same broken channel."""
+        """Returns how many webhook deliveries failed for good in the last `window` seconds. Failed alert
+        messages are not counted, because an alert about them would go through the same broken channel."""
         failed = Filter(
             queue=NOTIFICATION_QUEUE,
             states=(State.FAILED,),

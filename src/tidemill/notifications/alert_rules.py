@@ -238,8 +238,8 @@ def evaluate_rules(
 
 
 def _clamp_times(alert_state: AlertState, now: float) -> AlertState:
-    """Returns the state with all times in the future replaced by `now`. Such times exist after the wall clock
-    was set back. Without this change, no message would be sent until the clock reaches them."""
+    """Returns the state with every time in the future replaced by `now`. Such times exist after the wall
+    clock was set back. Otherwise no message would be sent until the clock reaches them."""
     alerts = {
         key: replace(
             entry,
@@ -299,7 +299,7 @@ def _next_raised_alert(
 def track_workers(
     alert_state: AlertState, alive: Mapping[str, float], now: float, window: float
 ) -> AlertState:
-    """Returns the alert state after its workers were replaced by the keys of `alive`, the workers that live
+    """Returns the alert state with its list of workers replaced by the keys of `alive`, the workers that live
     now. A worker that disappeared without a recorded normal stop counts as lost for `window` seconds."""
     recent_exits = _recent_exits(alert_state.recent_exits, now, WORKER_EXIT_MEMORY_SECONDS)
     died = {

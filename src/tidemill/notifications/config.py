@@ -18,9 +18,9 @@ from tidemill.tasks.definition import TaskDefinition
 class NotificationConfig:
     """The notification settings of an application.
 
-    - `where`: returns the store's address without secrets
-    - `webhooks`, `declared_rules`, `measures`: are declared in code, which may add entries later
-    - `configured_rules` and all fields after it: come from the settings"""
+    - `where`: a function that returns the store's address without secrets
+    - `webhooks`, `declared_rules`, `measures`: declared in code, which may add entries later
+    - `configured_rules` and all fields after it: from the settings"""
 
     store: Callable[[], Awaitable[Store]]
     clock: Callable[[], Clock]

@@ -77,8 +77,8 @@ class OutageAlerts:
             )
 
     def _replace_sends(self, sends: Iterable[Coroutine[Any, Any, None]]) -> None:
-        """Cancels the sends that still run and starts the new `sends`. Without the cancel, an old message to
-        a broken channel would be tried for ever."""
+        """Cancels the messages that are still being sent and starts the new `sends`. Without the cancel, an
+        old message to a broken channel would be tried forever."""
         for task in self._send_tasks:
             task.cancel()
         self._send_tasks = [self._loop.create_task(send) for send in sends]

@@ -195,8 +195,8 @@ def _encode_body(event: str, body: Any) -> str:
 
 
 def _describe_error(error: Exception) -> str:
-    """Returns the type and message of an exception of user code as text. A long message is shortened. A fixed
-    text replaces a message that cannot be read."""
+    """Returns the type and message of an exception that the application's code raised. A long message is
+    shortened. If the message itself cannot be read, a fixed text replaces it."""
     try:
         message = str(error)[:MAX_PROBLEM_CHARACTERS].encode("utf-8", "replace").decode()
     except Exception:  # noqa: BLE001 - a user's __str__ may raise
@@ -205,7 +205,7 @@ def _describe_error(error: Exception) -> str:
 
 
 def add_flow_deliveries(webhooks: Sequence[StoredWebhook], before: Document, advance: Advance) -> Advance:
-    """Returns the write `advance`, with webhook deliveries added if this write ends the flow `before`."""
+    """Returns the write `advance`. If it ends the flow `before`, the webhook deliveries are added to it."""
     after = advance.next
     if not webhooks or after is None or after.state not in FINAL_FLOW_STATES or after.state == before.state:
         return advance

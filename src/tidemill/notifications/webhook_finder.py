@@ -1,9 +1,9 @@
 """Finds finished jobs and pool changes that have no webhook delivery yet, also those of dead workers.
 
 A search selects jobs by their finish time on the store's clock. The store may write a job a little later than
-its finish time. So each search begins `LOOK_BACK_SECONDS` before the time up to which jobs were already
-searched. If it finds a job again, the delivery has the same id, and the store creates no second one. Each
-worker also keeps the ids of its recent deliveries, so that it does not send them to the store again."""
+its finish time. So each search begins `LOOK_BACK_SECONDS` before the end of the previous search. If it finds
+a job again, the delivery has the same id, and the store creates no second one. Each worker also keeps the ids
+of its recent deliveries, so that it does not send them to the store again."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ class DeliveryFinder:
         self, webhooks: Sequence[StoredWebhook], bodies: BodyFunctions, jobs: Iterable[Job], now: float
     ) -> int:
         """Creates the deliveries of the finished `jobs` and returns their number. This number may include
-        deliveries that another worker had already created. `bodies` are the body functions by webhook."""
+        deliveries that another worker had already created. `bodies` maps names of webhooks to the
+        application's functions that build the body."""
         found = [
             webhook_deliveries.job_delivery(stored.webhook, job, bodies.get(stored.name), self._secrets)
             for job in jobs
@@ -125,8 +126,9 @@ def _search_start(stored: StoredWebhook, now: float) -> float:
 def find_pool_changes(
     webhook: Webhook, revision: int, views: Sequence[PoolView]
 ) -> tuple[list[NewJob], tuple[PoolKey, ...]]:
-    """Returns the deliveries for pools that closed or opened since the last check, and the pools closed now.
-    Delivery ids contain `revision`, that of the webhook's document, so a later change gets a new id."""
+    """Returns two values: the deliveries for pools that closed or opened since the last check, and the pools
+    that are closed now. `revision` is the revision of the webhook's document. It is part of the delivery ids,
+    so a later change of the same pool gets a new id."""
     by_pool_key = {(view.name, view.key): view for view in views}
     closed_now = tuple(
         sorted((pool_key for pool_key, view in by_pool_key.items() if _is_closed(view)), key=str)[

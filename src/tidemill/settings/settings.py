@@ -253,8 +253,8 @@ def _resolve_shared_url(url: str, origin: str) -> StoreUrl:
 
 
 def find_overruled_url(settings: Settings, used: StoreUrl) -> IgnoredSetting | None:
-    """Returns a warning if the settings name another store than `used`, the store of the application. Returns
-    None if they name the same store or no store."""
+    """Returns a warning if the settings name another store than `used`, the store that the application uses.
+    Returns None if they name the same store or no store."""
     url, origin = settings.outside_value("url")
     if origin == "default":
         return None

@@ -91,8 +91,8 @@ class RetentionType(SettingType, frozen=True):
 
 
 class ChoiceType(SettingType, frozen=True):
-    """A setting type that allows one of several words. Upper and lower case are equal: INFO is read as
-    info."""
+    """A setting type that allows one of several words. Upper and lower case make no difference: INFO is read
+    as info."""
 
     def read(self, value: Any) -> Any:
         return super().read(value.lower() if isinstance(value, str) else value)

@@ -8,7 +8,8 @@ from tidemill.telemetry.event_base import AttemptEvent, Event, JobEvent, LogLeve
 
 
 class JobEnqueued(JobEvent, frozen=True, kw_only=True):
-    """The store accepted a job. `existing`: an earlier job with its id or unique key is used instead."""
+    """The store accepted a job. `existing` is True if the store had a job with the same id or unique key,
+    which is used instead."""
 
     level: ClassVar[LogLevel] = "debug"
     sentence: ClassVar[str] = "job enqueued"
@@ -17,7 +18,8 @@ class JobEnqueued(JobEvent, frozen=True, kw_only=True):
 
 
 class LargePayload(Event, frozen=True, kw_only=True):
-    """A client enqueued a payload larger than the task's `warn_bytes`; at most once a minute per task."""
+    """A client enqueued a job whose payload has more bytes than the task's `warn_bytes`. Emitted at most once
+    a minute per task."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "large payload"
@@ -38,7 +40,8 @@ class JobStarted(AttemptEvent, frozen=True, kw_only=True):
 
 
 class JobDone(AttemptEvent, frozen=True, kw_only=True):
-    """The store recorded a success. The attempt began `waited` s after the due time, and ran `seconds` s."""
+    """The store recorded that an attempt succeeded. The attempt began `waited` seconds after the job was due
+    and ran for `seconds`."""
 
     level: ClassVar[LogLevel] = "debug"
     sentence: ClassVar[str] = "job done"
@@ -48,7 +51,7 @@ class JobDone(AttemptEvent, frozen=True, kw_only=True):
 
 
 class JobRetrying(AttemptEvent, frozen=True, kw_only=True):
-    """The store recorded a failed attempt; the next one follows after `delay` seconds."""
+    """The store recorded a failed attempt. The next attempt follows after `delay` seconds."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "job will be retried"
@@ -60,7 +63,7 @@ class JobRetrying(AttemptEvent, frozen=True, kw_only=True):
 
 
 class JobFailed(AttemptEvent, frozen=True, kw_only=True):
-    """The store recorded that a job failed for good; `reason` is `poison` after too many crashes."""
+    """The store recorded that a job failed for good. `reason` is `poison` if the job crashed too often."""
 
     level: ClassVar[LogLevel] = "error"
     sentence: ClassVar[str] = "job failed"
@@ -73,7 +76,7 @@ class JobFailed(AttemptEvent, frozen=True, kw_only=True):
 
 
 class JobSnoozed(AttemptEvent, frozen=True, kw_only=True):
-    """A handler put its job off for `delay` seconds; the attempt does not count."""
+    """A handler postponed its job by `delay` seconds. The attempt does not count."""
 
     level: ClassVar[LogLevel] = "debug"
     sentence: ClassVar[str] = "job snoozed"
@@ -84,7 +87,8 @@ class JobSnoozed(AttemptEvent, frozen=True, kw_only=True):
 
 
 class JobReleased(AttemptEvent, frozen=True, kw_only=True):
-    """A worker gave a job back because of `reason` (refused, too late, …); the attempt does not count."""
+    """A worker gave a job back to the store, so that any worker can claim it again. `reason` says why. The
+    attempt does not count."""
 
     level: ClassVar[LogLevel] = "debug"
     sentence: ClassVar[str] = "job released"
@@ -94,7 +98,8 @@ class JobReleased(AttemptEvent, frozen=True, kw_only=True):
 
 
 class JobStartMissed(AttemptEvent, frozen=True, kw_only=True):
-    """A worker gave a job back: it was `late` s behind the latest start that the pool's jitter allows."""
+    """A worker gave a job back to the store, because its handler would have started `late` seconds too late:
+    its call could not have reached the provider within the pool's jitter."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "job released: too late to start"
@@ -104,7 +109,8 @@ class JobStartMissed(AttemptEvent, frozen=True, kw_only=True):
 
 
 class BatchSplit(AttemptEvent, frozen=True, kw_only=True):
-    """A call for `jobs` jobs failed. They are retried in `parts` smaller calls; no attempt is counted."""
+    """The call of a batch of `jobs` jobs failed. The jobs are tried again in `parts` smaller batches. The
+    attempt does not count."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "batch split"
@@ -117,7 +123,8 @@ class BatchSplit(AttemptEvent, frozen=True, kw_only=True):
 
 
 class CheckpointSaved(AttemptEvent, frozen=True, kw_only=True):
-    """The store saved a step's result, `size` bytes of JSON; `arguments` is a digest of its arguments."""
+    """The store saved the result of a step, which has `size` bytes as JSON. `arguments` is a digest of the
+    step's arguments."""
 
     level: ClassVar[LogLevel] = "debug"
     sentence: ClassVar[str] = "checkpoint saved"
@@ -129,7 +136,7 @@ class CheckpointSaved(AttemptEvent, frozen=True, kw_only=True):
 
 
 class CheckpointReused(AttemptEvent, frozen=True, kw_only=True):
-    """A step was skipped because its result was stored already."""
+    """A step was skipped, because the store already has its result."""
 
     level: ClassVar[LogLevel] = "debug"
     sentence: ClassVar[str] = "checkpoint reused"
@@ -140,7 +147,8 @@ class CheckpointReused(AttemptEvent, frozen=True, kw_only=True):
 
 
 class StepOutcomeUnknown(AttemptEvent, frozen=True, kw_only=True):
-    """A step's paid call began but has no result. `on_unknown`: `retry` repeats it, `park` fails the job."""
+    """The paid call of a step began in an earlier attempt, and its result is unknown. `on_unknown` says what
+    follows: `retry` repeats the call, `park` fails the job."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "step outcome unknown"
@@ -151,7 +159,7 @@ class StepOutcomeUnknown(AttemptEvent, frozen=True, kw_only=True):
 
 
 class JobCrashed(AttemptEvent, frozen=True, kw_only=True):
-    """The child process of a job died; the job may run again."""
+    """The child process of a job died. The job may run again."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "job crashed"
@@ -163,7 +171,7 @@ class JobCrashed(AttemptEvent, frozen=True, kw_only=True):
 
 
 class AttemptStopped(AttemptEvent, frozen=True, kw_only=True):
-    """An attempt was stopped because its claim is lost: the job was cancelled, or its lease expired."""
+    """A worker stopped an attempt whose claim is lost, because the job was cancelled or its lease expired."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "attempt stopped: claim lost"
@@ -173,7 +181,8 @@ class AttemptStopped(AttemptEvent, frozen=True, kw_only=True):
 
 
 class OutcomeRefused(AttemptEvent, frozen=True, kw_only=True):
-    """The store refused an outcome: another worker has the job now (`stale`), or it was deleted (`gone`)."""
+    """The store refused an outcome. `answer` is `stale` if the claim is no longer current, and `gone` if the
+    job was deleted."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "outcome refused"
@@ -184,7 +193,7 @@ class OutcomeRefused(AttemptEvent, frozen=True, kw_only=True):
 
 
 class JobReclaimed(AttemptEvent, frozen=True, kw_only=True):
-    """A job was reclaimed from a silent or dead `worker` and may run again."""
+    """A job was reclaimed from `worker`, which has died or sends no heartbeat. The job may run again."""
 
     level: ClassVar[LogLevel] = "debug"
     sentence: ClassVar[str] = "job reclaimed"
@@ -195,7 +204,8 @@ class JobReclaimed(AttemptEvent, frozen=True, kw_only=True):
 
 
 class UnknownTaskReleased(WorkerEvent, frozen=True, kw_only=True):
-    """A worker gave back a job whose task it does not know; reported once per worker and task."""
+    """A worker gave a job back to the store, because it does not know the job's task. Emitted once per worker
+    and task."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "job released: unknown task"
@@ -206,7 +216,8 @@ class UnknownTaskReleased(WorkerEvent, frozen=True, kw_only=True):
 
 
 class LeaseExpired(AttemptEvent, frozen=True, kw_only=True):
-    """A worker gave a job back before its start, because its lease had expired `late` seconds ago."""
+    """A worker gave a job back before its handler started, because the lease had expired `late` seconds
+    before."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "lease expired before the start"
@@ -215,7 +226,8 @@ class LeaseExpired(AttemptEvent, frozen=True, kw_only=True):
 
 
 class ChildStartFailed(AttemptEvent, frozen=True, kw_only=True):
-    """A child process failed before its job began. No attempt counts; next try in `retry_in` seconds."""
+    """A child process failed before the handler of its job began. The attempt does not count, and the job is
+    tried again after `retry_in` seconds."""
 
     level: ClassVar[LogLevel] = "error"
     sentence: ClassVar[str] = "child process failed to start"
@@ -225,7 +237,8 @@ class ChildStartFailed(AttemptEvent, frozen=True, kw_only=True):
 
 
 class SuspectNotIsolated(WorkerEvent, frozen=True, kw_only=True):
-    """A job with a recorded crash runs in the worker, not in a child process, because of `problem`."""
+    """A job with a recorded crash runs in the worker process, because no child process can run it. `problem`
+    says why."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "suspect job runs in the worker"
@@ -235,7 +248,8 @@ class SuspectNotIsolated(WorkerEvent, frozen=True, kw_only=True):
 
 
 class LifespanSkipped(WorkerEvent, frozen=True, kw_only=True):
-    """The app's lifespan failed in a child process; a task runs without it. Once per task and `problem`."""
+    """A task with `isolate=True` runs without the application's lifespan, because the lifespan failed in the
+    child process. Emitted once per task and `problem`."""
 
     level: ClassVar[LogLevel] = "error"
     sentence: ClassVar[str] = "isolated task runs without the lifespan"
@@ -245,7 +259,7 @@ class LifespanSkipped(WorkerEvent, frozen=True, kw_only=True):
 
 
 class SlotStuck(AttemptEvent, frozen=True, kw_only=True):
-    """An attempt was stopped but its code still runs; its slot stays occupied until the code ends."""
+    """An attempt was stopped, but its code still runs. Its slot stays occupied until the code ends."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "slot stuck"
@@ -254,7 +268,8 @@ class SlotStuck(AttemptEvent, frozen=True, kw_only=True):
 
 
 class FlowStarted(Event, frozen=True, kw_only=True):
-    """The store accepted a flow of this client; `existing`: a flow with this key existed already."""
+    """The store accepted a flow that this process started. `existing` is True if a flow with the same key
+    existed already."""
 
     level: ClassVar[LogLevel] = "debug"
     sentence: ClassVar[str] = "flow started"
@@ -266,7 +281,7 @@ class FlowStarted(Event, frozen=True, kw_only=True):
 
 
 class FlowEnded(Event, frozen=True, kw_only=True):
-    """A flow is done, failed or cancelled, `seconds` after it began; a retried flow ends again."""
+    """A flow is done, failed or cancelled, `seconds` after it began. A flow that is retried can end again."""
 
     level: ClassVar[LogLevel] = "debug"
     sentence: ClassVar[str] = "flow ended"
@@ -279,7 +294,8 @@ class FlowEnded(Event, frozen=True, kw_only=True):
 
 
 class ScheduleFired(WorkerEvent, frozen=True, kw_only=True):
-    """A schedule created the job of a `tick` (wall time), `seconds` after the tick."""
+    """A schedule created the job of a tick. `tick` is the wall time of the tick, and the job was created
+    `seconds` later."""
 
     sentence: ClassVar[str] = "schedule fired"
     is_log_throttled: ClassVar[bool] = True
@@ -291,7 +307,8 @@ class ScheduleFired(WorkerEvent, frozen=True, kw_only=True):
 
 
 class ScheduleSkipped(WorkerEvent, frozen=True, kw_only=True):
-    """`count` ticks, the last at `tick` (wall time), ran no job; `reason` is missed, overlap or failed."""
+    """A schedule created no job for `count` ticks. `tick` is the wall time of the last of them, and `reason`
+    is `missed`, `overlap` or `failed`."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "schedule skipped"

@@ -8,7 +8,8 @@ from tidemill.telemetry.event_base import AttemptEvent, Event, LogLevel, PoolEve
 
 
 class WorkerStarted(WorkerEvent, frozen=True, kw_only=True):
-    """A worker is about to claim its first jobs from `store`; `queues` has the weights of its queues."""
+    """A worker is about to claim its first jobs. `queues` maps its queues to their weights, and `store` is
+    the store's location without secrets."""
 
     sentence: ClassVar[str] = "worker started"
 
@@ -18,7 +19,9 @@ class WorkerStarted(WorkerEvent, frozen=True, kw_only=True):
 
 
 class WorkerStopped(WorkerEvent, frozen=True, kw_only=True):
-    """A worker ended. Fields count its jobs; `scheduled`, `ready`, `paused` are set only for `until_idle`."""
+    """A worker ended. The numbers from `done` to `lost` count the attempts of this worker. A worker that
+    stopped because it was idle also gives the jobs left in its queues (`scheduled`, `ready`) and its paused
+    queues (`paused`)."""
 
     sentence: ClassVar[str] = "worker stopped"
 
@@ -35,7 +38,7 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True):
 
 
 class WorkerDied(WorkerEvent, frozen=True, kw_only=True):
-    """A worker process ended unexpectedly; its supervisor reclaimed `reclaimed` jobs."""
+    """A worker process ended unexpectedly. Its supervisor reclaimed `reclaimed` jobs."""
 
     level: ClassVar[LogLevel] = "error"
     sentence: ClassVar[str] = "worker died"
@@ -45,7 +48,8 @@ class WorkerDied(WorkerEvent, frozen=True, kw_only=True):
 
 
 class WorkerUnresponsive(WorkerEvent, frozen=True, kw_only=True):
-    """`jobs` jobs, such as `job`, were reclaimed from a silent worker. `worker` is "" if it is not known."""
+    """Jobs were reclaimed from a worker that sent no heartbeat. `jobs` is their number, `job` one of their
+    ids. `worker` is empty if the worker is not known."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "worker unresponsive, its jobs were reclaimed"
@@ -75,7 +79,7 @@ class UnknownQueues(Event, frozen=True, kw_only=True):
 
 
 class SettingIgnored(Event, frozen=True, kw_only=True):
-    """A program starts and one `setting` has no effect; `why` says what to do."""
+    """A program started with a setting that has no effect. `why` gives the reason and says what to do."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "setting ignored"
@@ -85,7 +89,7 @@ class SettingIgnored(Event, frozen=True, kw_only=True):
 
 
 class WorkerDraining(WorkerEvent, frozen=True, kw_only=True):
-    """A worker received a stop request; `running` jobs may finish within `grace` seconds."""
+    """A worker was asked to stop. Its `running` jobs may finish within `grace` seconds."""
 
     sentence: ClassVar[str] = "worker draining"
 
@@ -94,7 +98,7 @@ class WorkerDraining(WorkerEvent, frozen=True, kw_only=True):
 
 
 class GraceExpired(WorkerEvent, frozen=True, kw_only=True):
-    """The grace period is over; `running` jobs are stopped and released."""
+    """The grace period of a stopping worker is over. Its `running` jobs are cancelled and released."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "grace period expired, releasing unfinished jobs"
@@ -103,7 +107,8 @@ class GraceExpired(WorkerEvent, frozen=True, kw_only=True):
 
 
 class OutcomesUndelivered(WorkerEvent, frozen=True, kw_only=True):
-    """A worker ended before the store recorded `outcomes` outcomes; those jobs run again after the lease."""
+    """A worker ended before the store recorded `outcomes` outcomes. The jobs run again when their leases have
+    expired."""
 
     level: ClassVar[LogLevel] = "error"
     sentence: ClassVar[str] = "stopping with undelivered outcomes"
@@ -112,7 +117,7 @@ class OutcomesUndelivered(WorkerEvent, frozen=True, kw_only=True):
 
 
 class StoreLost(WorkerEvent, frozen=True, kw_only=True):
-    """The store does not answer. Running jobs continue; `outcomes` outcomes wait in the worker."""
+    """The store does not answer. Running jobs continue, and `outcomes` outcomes wait in the worker."""
 
     level: ClassVar[LogLevel] = "error"
     sentence: ClassVar[str] = "store unavailable"
@@ -131,7 +136,8 @@ class StoreRecovered(WorkerEvent, frozen=True, kw_only=True):
 
 
 class HeartbeatFailed(WorkerEvent, frozen=True, kw_only=True):
-    """A heartbeat failed and is repeated every second; reported once until one succeeds."""
+    """A heartbeat failed. It is repeated every second, and the event is emitted again only after a heartbeat
+    has succeeded."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "heartbeat failed"
@@ -141,7 +147,7 @@ class HeartbeatFailed(WorkerEvent, frozen=True, kw_only=True):
 
 
 class HeartbeatCrashed(WorkerEvent, frozen=True, kw_only=True):
-    """The heartbeat raised an unexpected error and is restarted; this is a bug, please report it."""
+    """The heartbeat raised an unexpected error and is restarted. This is a bug; please report it."""
 
     level: ClassVar[LogLevel] = "error"
     sentence: ClassVar[str] = "heartbeat crashed, restarting"
@@ -152,7 +158,8 @@ class HeartbeatCrashed(WorkerEvent, frozen=True, kw_only=True):
 
 
 class ClockSkewDetected(WorkerEvent, frozen=True, kw_only=True):
-    """The clocks of store and worker moved `seconds` apart; nothing is reclaimed for `pause` seconds."""
+    """The clock of the store and the clock of the worker advanced by different amounts; the difference is
+    `seconds`. No jobs are reclaimed for `pause` seconds."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "clock skew detected"
@@ -162,7 +169,8 @@ class ClockSkewDetected(WorkerEvent, frozen=True, kw_only=True):
 
 
 class MaintenanceFailed(WorkerEvent, frozen=True, kw_only=True):
-    """The store refused or did not answer a maintenance operation; reported once until it succeeds."""
+    """A maintenance operation failed, because the store refused it or did not answer. The event is emitted
+    again only after the operation has succeeded."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "maintenance failed"
@@ -173,7 +181,7 @@ class MaintenanceFailed(WorkerEvent, frozen=True, kw_only=True):
 
 
 class MaintenanceCrashed(WorkerEvent, frozen=True, kw_only=True):
-    """A maintenance operation raised an unexpected error and is retried; this is a bug, please report it."""
+    """A maintenance operation raised an unexpected error and is retried. This is a bug; please report it."""
 
     level: ClassVar[LogLevel] = "error"
     sentence: ClassVar[str] = "maintenance crashed"
@@ -185,7 +193,8 @@ class MaintenanceCrashed(WorkerEvent, frozen=True, kw_only=True):
 
 
 class JobsDroppedEarly(WorkerEvent, frozen=True, kw_only=True):
-    """In the last hour a queue's limit by count deleted `jobs` finished jobs before their age limit."""
+    """A queue had more finished jobs than its retention allows. So in the last hour `jobs` of them were
+    deleted before the age at which the retention deletes them."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "finished jobs dropped by count before their retention ended"
@@ -195,7 +204,7 @@ class JobsDroppedEarly(WorkerEvent, frozen=True, kw_only=True):
 
 
 class ListenerFailed(Event, frozen=True, kw_only=True):
-    """A listener raised an error while it handled the event `about`; reported once per listener."""
+    """A listener raised an error while it handled the event `about`. Emitted once per listener."""
 
     level: ClassVar[LogLevel] = "error"
     sentence: ClassVar[str] = "listener failed; its further errors are not logged"
@@ -208,7 +217,8 @@ class ListenerFailed(Event, frozen=True, kw_only=True):
 
 
 class AlertSent(WorkerEvent, frozen=True, kw_only=True):
-    """A worker sent an alert about a lost or recovered store through `channel`, without a job."""
+    """A worker sent an alert through `channel`: the store is unavailable, or available again. `title` is the
+    title of the alert. All other alerts are sent by jobs and do not emit this event."""
 
     sentence: ClassVar[str] = "alert sent"
 
@@ -217,7 +227,8 @@ class AlertSent(WorkerEvent, frozen=True, kw_only=True):
 
 
 class AlertSendFailed(WorkerEvent, frozen=True, kw_only=True):
-    """An alert about a lost or recovered store could not be sent through `channel`; it is retried."""
+    """A worker could not send an alert through `channel` to report that the store is unavailable or available
+    again. It will try again."""
 
     level: ClassVar[LogLevel] = "error"
     sentence: ClassVar[str] = "alert not sent"
@@ -228,7 +239,8 @@ class AlertSendFailed(WorkerEvent, frozen=True, kw_only=True):
 
 
 class PoolClosed(PoolEvent, frozen=True, kw_only=True):
-    """A refusal, number `times` in a row, closed a pool until the wall time `until` (None: no end)."""
+    """A refusal by the provider closed a pool until the wall time `until`, or without an end if `until` is
+    None. `times` is how many refusals came in a row."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "pool closed"
@@ -241,7 +253,7 @@ class PoolClosed(PoolEvent, frozen=True, kw_only=True):
 
 
 class PoolProbed(PoolEvent, frozen=True, kw_only=True):
-    """The call of `job` probes a closed pool alone; other calls follow if this call succeeds."""
+    """The call of `job` probes a closed pool. Other calls follow if it succeeds."""
 
     sentence: ClassVar[str] = "pool probed"
 
@@ -249,7 +261,7 @@ class PoolProbed(PoolEvent, frozen=True, kw_only=True):
 
 
 class PoolOpened(PoolEvent, frozen=True, kw_only=True):
-    """A pool that was closed since `since` (wall time) opened; `ramp`: it opens slowly."""
+    """A pool opened that was closed since the wall time `since`. `ramp` is True if it opens slowly."""
 
     sentence: ClassVar[str] = "pool opened"
 
@@ -259,7 +271,8 @@ class PoolOpened(PoolEvent, frozen=True, kw_only=True):
 
 
 class PoolLimitLowered(PoolEvent, frozen=True, kw_only=True):
-    """The provider allows less than declared. `amounts`: the lower limits from now on, by limit name."""
+    """The provider allows less than the pool declares. `amounts` maps the names of limits to the lower
+    amounts that apply from now on."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "pool limit lowered"
@@ -268,7 +281,8 @@ class PoolLimitLowered(PoolEvent, frozen=True, kw_only=True):
 
 
 class FeedbackProblem(AttemptEvent, frozen=True, kw_only=True):
-    """A handler reported usage that cannot be counted, or a function that classifies answers failed."""
+    """A handler reported usage that cannot be counted, or the application's function that classifies provider
+    answers failed."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "feedback problem"
@@ -278,7 +292,8 @@ class FeedbackProblem(AttemptEvent, frozen=True, kw_only=True):
 
 
 class UnreservedCall(AttemptEvent, frozen=True, kw_only=True):
-    """A handler made more calls than its job reserved; the pool counts them. Once per pool and worker."""
+    """A handler made more calls than its job reserved. The pool counts them. Emitted once per pool and
+    worker."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "more calls than reserved"

@@ -103,8 +103,8 @@ MIN_ADVANCE_SECONDS = 1e-6
 
 
 class KitClock:
-    """The clock of a test kit. Its time is the sum of two durations: the seconds that the kit advanced it by,
-    and the time of the virtual event loop, if the test runs on such a loop."""
+    """The clock of a test kit. Its time is the sum of two durations: the seconds by which the kit has
+    advanced it, and the time of the virtual event loop, if the test runs on one."""
 
     boot_id = "test"
 

@@ -57,8 +57,8 @@ class RetainingMemoryStore(MemoryStore):
     """A memory store that keeps all finished jobs, so that a test can inspect them later.
 
     A batch that is not full waits for more jobs. In a test this wait would take real time, so the store
-    advances the kit's clock to the end of the wait. It does so only if no job runs. It does not do so if the
-    clock follows a virtual event loop, where a wait takes no real time."""
+    advances the kit's clock to the end of the wait while no job runs. On a virtual event loop a wait takes no
+    real time, and the store does not advance the clock."""
 
     async def settle(
         self, settlements: Sequence[Settlement], request: ClaimRequest | None = None

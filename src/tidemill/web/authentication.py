@@ -338,7 +338,8 @@ def _refuse_anonymous(request: Request) -> NoReturn:
     gets status 401.
 
     If the user followed a link on another site, the browser did not send the session cookie, which is
-    SameSite=Strict. The response then makes the browser load the page again, now with the cookie."""
+    SameSite=Strict. The response then makes the browser load the page again; this second request has the
+    cookie."""
     is_page = request.method in ("GET", "HEAD") and "text/html" in request.headers.get("accept", "")
     prefix = request.scope.get("root_path", "")
     if is_page and not request.url.path.startswith(f"{prefix}/api/"):

@@ -38,9 +38,10 @@ KEEPALIVE = StreamEvent("", "")
 
 class LiveView:
     """One page that viewers watch. `render` returns a dict from the name of each part of the page, such as a
-    table, to its text. Each rendering has a number. For each part, the view stores the number of the
-    rendering in which its text last changed. A viewer receives only the parts that changed after the last
-    rendering that the viewer received."""
+    table, to its text.
+
+    Renderings are numbered. For each part, the view stores the number of the rendering in which its text last
+    changed. A viewer receives only the parts that changed after the last rendering that it received."""
 
     def __init__(self, render: RenderParts, clock: Clock) -> None:
         self._render, self._clock = render, clock

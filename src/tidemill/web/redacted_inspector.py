@@ -51,8 +51,10 @@ class RedactedInspector(Inspector):
         scan_limit: int | None = DEFAULT_SCAN_LIMIT,
     ) -> JobPage:
         """Returns a page of matching jobs, newest first, with secrets hidden. Examines at most `scan_limit`
-        jobs. A search by text or field does not find secret values. The page, its cursor and `partial` (True
-        if the search stopped early) do not reveal whether a secret would match."""
+        jobs.
+
+        A search by text or field does not find secret values. Neither the page, nor its cursor, nor `partial`
+        (True if the search stopped early) reveals whether a secret would match."""
         self.redactor.refuse_secrets(check_filter(job_filter))
         if searches_values(job_filter):
             page = await self._find_visible(job_filter, limit, cursor, scan_limit)

@@ -66,9 +66,9 @@ async def read_body(route: Route, request: Request) -> Any:
 
 
 def _nesting_depth(body: bytes) -> int:
-    """Returns how deep lists and objects are nested in a JSON body, for a check against the limit of 500. A
-    body with at most 500 opening brackets cannot exceed the limit. For such a body the function saves time
-    and returns 0 instead of the depth."""
+    """Returns how deep lists and objects are nested in a JSON body. The caller compares it with the limit of
+    500. If the body has at most 500 opening brackets, it cannot exceed the limit; the function then returns 0
+    without counting."""
     if body.count(b"[") + body.count(b"{") <= MAX_NESTING:
         return 0
     depth = deepest = 0

@@ -30,8 +30,8 @@ def format_number(value: float) -> str:
 
 
 def format_iso(wall: float) -> str:
-    """Returns a Unix time as ISO 8601 text in UTC, empty if it is out of range. A script shows the time in
-    the viewer's time zone."""
+    """Returns a Unix time as ISO 8601 text in UTC; empty if it is out of range. A script in the browser
+    converts this text to the viewer's time zone."""
     try:
         return datetime.fromtimestamp(wall, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     except (OverflowError, ValueError, OSError):
@@ -125,9 +125,8 @@ DIGEST_CHARS = 12
 
 def template_globals(environment: Environment, prefix: str, language: str) -> dict[str, Any]:
     """Returns the functions and values that every template can use, such as `t` (translate), `link` and `ui`
-    (the macros). Because of `ui`, a template block that is rendered alone needs no import of the macros.
-    `prefix` is the path at which the dashboard is mounted. The renderer caches the result per `prefix` and
-    `language`."""
+    (the macros). `prefix` is the path at which the dashboard is mounted. The renderer caches the result per
+    `prefix` and `language`."""
     translate = translator(language)
     values = {
         "t": translate,

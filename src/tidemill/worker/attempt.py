@@ -44,14 +44,13 @@ class CancelReason(Enum):
 class PendingReport(msgspec.Struct, eq=False):
     """Progress and log lines of an attempt that were not sent to the store yet.
 
-    - `lines`: new log lines, each with the boot-clock time at which it was logged. Handlers append from
-      any thread, and the heartbeat takes the lines. A deque with a maximum length needs no lock for that.
-      If it is full, as in a long outage, the oldest lines are dropped.
+    - `lines`: new log lines, each with the boot-clock time at which it was logged. Handlers append from any
+      thread, and the heartbeat removes the lines. During a long outage the oldest lines are dropped.
     - `progress`: a pair of fraction and note; None if there is nothing new.
     - `unsent`, `sending`: the lines and the progress of a heartbeat that has not succeeded yet. Only the
       heartbeat uses them.
-    - `note`: the handler's last note. While the handler waits for another job, a note about the wait is
-      shown instead."""
+    - `note`: the handler's last note. While the handler waits for another job, a note about the wait is shown
+      instead."""
 
     lines: deque[tuple[float, str]]
     unsent: deque[tuple[float, str]]

@@ -22,8 +22,8 @@ from tidemill.worker.usage import AttemptEnvironment
 class AttemptStarter:
     """Turns claimed jobs into attempts and passes them to the executor. Jobs of unknown tasks are released.
 
-    `own_tasks` are tasks of Tidemill itself, such as webhook deliveries. `lease` is the length of a lease in
-    seconds; `boot` returns the boot-clock time, by which leases are checked."""
+    `own_tasks` are the tasks that Tidemill itself defines, such as webhook deliveries. `lease` is the length
+    of a lease in seconds; `boot` returns the boot-clock time, by which leases are checked."""
 
     def __init__(
         self,
@@ -48,7 +48,8 @@ class AttemptStarter:
         self._reported_tasks: set[str] = set()
 
     def accept(self, claims: ClaimResult, sent: float, sent_boot: float) -> None:
-        """Takes over the jobs of a claim; starts as many as slots are free, and buffers the other jobs.
+        """Makes attempts of the jobs that a claim returned. Starts as many as slots are free, and buffers the
+        others.
 
         `sent` is the earliest event-loop time at which the store may have reserved the units. `sent_boot` is
         the boot-clock time when the request was sent; the leases started after that."""
@@ -87,8 +88,8 @@ class AttemptStarter:
             yield attempt
 
     def _emit_unknown_task(self, job: ClaimedJob) -> None:
-        """Emits an event about an unknown task, only once per task. If the name of a task is misspelt, its
-        jobs are claimed and released again and again, for up to a day."""
+        """Emits an event about an unknown task. It does so once per task, because jobs of a misspelt task are
+        claimed and released again and again, for up to a day."""
         if job.task not in self._reported_tasks:
             self._reported_tasks.add(job.task)
             known = tuple(sorted(self._tasks))

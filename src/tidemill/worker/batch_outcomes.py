@@ -166,9 +166,9 @@ MAX_REMEMBERED_BATCHES = 1000
 
 
 class SplitHistory:
-    """Counts how often the parts of a split batch succeeded and failed. A part is a smaller batch that
-    was made by splitting. Parts of similar size are counted together: 3 and 4 items, 5 to 8, 9 to 16, and
-    so on."""
+    """Counts how many items of an original batch were in parts that succeeded, and how many in parts that
+    failed. A part is a smaller batch that was made by splitting a failed batch. Parts of similar size are
+    counted together: 3 and 4 items, 5 to 8, 9 to 16, and so on."""
 
     def __init__(self) -> None:
         self._calls: Counter[int] = Counter()
@@ -181,11 +181,9 @@ class SplitHistory:
         (self._good if good else self._bad)[level] += size
 
     def has_too_many(self, size: int) -> bool:
-        """True if probably more than 15 % of the items are bad. A failed part of `size` items is then split
-        into single items, because halving would need more calls. The estimate uses the share of items in
-        failed parts of similar size. A part of n items succeeds with probability p to the power of n, if p is
-        the share of good items. Successful larger parts are counted too. False until 4 similar parts have
-        run."""
+        """True if probably more than 15 % of the items are bad. The caller then splits a failed part of
+        `size` items into single items, because halving would need more calls. The share of bad items is
+        computed from the share of failed parts of similar size. Returns False until 4 such parts have run."""
         level = _size_class(size)
         if self._calls[level] < MIN_CALLS_PER_SIZE:
             return False
@@ -200,9 +198,10 @@ class SplitHistory:
 class BatchSplitter:
     """Splits failed batches into parts (smaller batches) and gives each part a unique name.
 
-    The name of a part has three components: the name of the original batch, the name of the batch that was
-    split, and the number of the part. A batch is named by the claim id of its lead (the first job) and a
-    counter of this worker. Claim ids are unique to a worker, so no two parts have the same name."""
+    The name of a part is `original/split.number`. `original` is the name of the batch before the first split,
+    `split` the name of the batch that was split now, and `number` the number of the part. The name of a batch
+    contains the claim id of its first job and a counter. Claim ids are unique to a worker, so no two parts
+    have the same name."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[str, SplitHistory] = OrderedDict()

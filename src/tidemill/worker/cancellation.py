@@ -25,12 +25,12 @@ DEADLINE_PRECISION_SECONDS = 0.005
 
 
 class DeadlineTimer:
-    """One timer for the deadlines of all running attempts. When it fires, it calls `due` for each attempt
-    whose deadline has passed.
+    """One timer for the deadlines of all running attempts. When it fires, it calls the function `due` with
+    each attempt whose deadline has passed.
 
-    `held` returns the running attempts. `soonest` is the event-loop time at which the timer fires next. Code
-    that gives an attempt an earlier deadline than `soonest` must call `arm`. The timer calls `due` in the
-    context `context`, so `due` does not see the context variables of a handler."""
+    `held` is a function that returns the running attempts. `soonest` is the event-loop time at which the
+    timer fires next. Code that gives an attempt an earlier deadline than `soonest` must call `arm`. `context`
+    is the context in which `due` runs, so that it does not see the context variables of a handler."""
 
     def __init__(
         self, held: Callable[[], Iterable[Attempt]], due: Callable[[Attempt], None], context: Context

@@ -60,11 +60,11 @@ class WorkerCheckpoints:
         return future.result()
 
     async def _ask_on_loop(self, question: StepRequest) -> StepReply:
-        """Sends a request about a step to the store and returns the reply. The request runs in the step's own
-        asyncio task, so no other code runs between a paid answer and the request that saves it. If the
-        attempt is cancelled during the request, a background task finishes the work. It saves the result of a
-        paid call. Or it deletes the record that a step began, because the step's call will not be made. Every
-        request may safely be repeated."""
+        """Sends a request about a step to the store and returns the reply.
+
+        If the attempt is cancelled during the request, a background task finishes the work. If the request
+        saves the result of a paid call, the task repeats it. If the request records the beginning of a step,
+        the task deletes this record, because the step's call will not be made."""
         number = next(self._numbers)
         try:
             return await self._answer(question, number)

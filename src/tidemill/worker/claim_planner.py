@@ -61,10 +61,11 @@ SETTINGS_REFRESH_SECONDS = 10.0
 class ClaimPlanner:
     """Builds the claim requests of a worker.
 
-    A worker claims jobs before slots are free (ahead) only if none of its queues has a concurrency limit and
-    none of their tasks uses pools. Otherwise a job that waits in this worker would occupy a limit, or units,
-    that a job on another worker could use. One limited queue stops claiming ahead for all queues, because a
-    claim takes more jobs from one queue if another queue has too few."""
+    To claim ahead means to claim jobs before slots are free for them. A worker claims ahead only if none of
+    its queues has a concurrency limit and none of their tasks uses pools. Otherwise a job that waits in this
+    worker would occupy a limit, or units, that a job on another worker could use. One limited queue stops
+    claiming ahead for all queues, because a claim takes more jobs from one queue if another queue has too
+    few."""
 
     def __init__(
         self,

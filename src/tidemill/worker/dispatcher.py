@@ -19,8 +19,8 @@ from tidemill.worker.settler import Settler
 
 
 class IdleWait:
-    """Waits for a wake-up while the worker is idle. Each call of `park` starts one wait. When a wake-up
-    arrives or the time is over, the dispatcher is asked to claim jobs."""
+    """Waits for a wake-up while the worker is idle. `park` starts one wait. When a wake-up arrives or the
+    time is over, the dispatcher is asked to claim jobs."""
 
     def __init__(self, listener: WakeupListener, signal: DispatchSignal) -> None:
         self._listener, self._signal = listener, signal
@@ -51,9 +51,9 @@ class IdleWait:
         self._parked.set()
 
     def found_work(self) -> None:
-        """Call it when a claim returned jobs. If the claim was a poll (made without a wake-up), the wake-up
-        for these jobs was lost. Other processes may no longer know this listener, so it registers again
-        before the next claim."""
+        """Records that a claim returned jobs. If the claim was made without a wake-up (a poll), the wake-up
+        for these jobs was lost, perhaps because other processes no longer know this listener. The listener
+        therefore registers again before the next claim."""
         if self._polled:
             self._polled = self.armed = False
 
@@ -194,11 +194,12 @@ class Dispatcher:
         return sent + min(claims.waited, self._loop.time() - sent)
 
     def _outcomes(self, *, apart: bool) -> list[Attempt]:
-        """Returns the ended attempts that the next request settles, and removes them from the outbox. Returns
-        an empty list while a separate settle request runs.
+        """Removes the ended attempts from the outbox and returns them. The caller settles them in its next
+        request.
 
-        `apart=True` allows a separate settle request. It is started if there are at least 64 outcomes and the
-        worker claims ahead. The next claim then does not wait for them, and the returned list is empty."""
+        Returns an empty list while a separate settle request runs. `apart=True` allows this method to start
+        such a request. It does so for 64 or more outcomes if the worker claims ahead, so that the next claim
+        need not wait for this settlement."""
         if self._settling is not None:
             return []
         batch = self._outbox.take()

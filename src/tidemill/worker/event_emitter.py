@@ -55,7 +55,8 @@ class EventEmitter:
     """Builds and emits the events of one worker. It adds the common fields and removes secrets from texts.
 
     Waiting times are computed with the store's wall clock, as it was last read. Before the first reading the
-    worker's own wall clock is used; `now` is the event-loop time at which the emitter is created."""
+    wall clock of the worker's machine is used. `now` is the event-loop time at which the emitter is
+    created."""
 
     def __init__(
         self,
@@ -230,8 +231,8 @@ class OutcomeEvents:
 
     @staticmethod
     def ran_to_end(attempt: Attempt) -> tuple[Attempt, ...]:
-        """Returns a tuple with the attempt if its handler began and the attempt was not released; otherwise
-        an empty tuple. The callers collect in this way the attempts whose run times are measured."""
+        """Returns `(attempt,)` if the handler began and the attempt was not released, otherwise `()`. Callers
+        join these tuples into the list of attempts whose run times are measured."""
         released = isinstance(attempt.outcome, JobRelease | UnitWait | SmallerBatch)
         return (attempt,) if attempt.begun and not released else ()
 

@@ -14,7 +14,7 @@ class InFlight:
     settled.
 
     `held` maps job ids to attempts. `received` is the number of the last claim whose jobs are in `held`. A
-    heartbeat must list every job that the store assigns to this worker. This order guarantees it:
+    heartbeat must list every job that the store assigns to this worker. Three rules guarantee this:
 
     - A job enters `held` before `received` gets the number of its claim.
     - The heartbeat's thread reads `received` first and then copies `held`.
@@ -30,8 +30,8 @@ class InFlight:
         return (attempt.batch or attempt for attempt in self.held.values())
 
     def knows(self, job: ClaimedJob) -> bool:
-        """True if this very claim of the job is already here, because the store's answer to the claim arrived
-        twice."""
+        """True if the attempt of this claim is already in `held`. That happens if the store's answer to the
+        claim arrived twice."""
         attempt = self.held.get(job.id)
         return attempt is not None and (attempt.job.fence, attempt.job.claim) == (job.fence, job.claim)
 

@@ -1,5 +1,5 @@
-"""The maintenance services of a worker, such as reclaim, prune, admit and advance, and the requests to run
-services that are due."""
+"""The maintenance services of a worker, such as reclaim, prune, admit and advance, and the loop that runs
+each service when it is due."""
 
 from __future__ import annotations
 

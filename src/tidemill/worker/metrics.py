@@ -48,9 +48,8 @@ class WorkerStats:
 class AttemptMetrics:
     """Records how long attempts ran, in a histogram per queue and task.
 
-    `note` adds all attempts of a settle request together, because this code runs for every job. With 500
-    attempts it costs 85 ns per attempt; adding each attempt separately would cost twice as much. Attempts of
-    one task mostly follow one another, so they are grouped."""
+    `note` adds all attempts of a settle request together. It runs for every job, and adding each attempt
+    separately would take twice as long (85 ns per attempt with 500 attempts)."""
 
     def __init__(self, instruments: MetricRegistry, claim_ahead: ClaimAhead) -> None:
         self._seconds, self._claim_ahead = instruments.own(Histogram(JOB_DURATION)), claim_ahead

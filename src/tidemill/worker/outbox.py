@@ -1,5 +1,5 @@
-"""The path of an outcome from the executor to the dispatcher. A last report is sent first; then the outcome
-waits in the outbox, and a signal wakes the dispatcher."""
+"""The outbox: holds outcomes until the dispatcher sends them to the store. If an ended attempt has an unsent
+report (progress, log lines), the heartbeat sends the report first."""
 
 from __future__ import annotations
 

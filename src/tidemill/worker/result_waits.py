@@ -39,9 +39,10 @@ class NoDeadlock(Exception):
 
 
 class Deadlock:
-    """A wait that can never end. `reason` says why, as the last part of an error message. `by_notes=True`:
-    the search used the notes in the store in which other workers write what their jobs wait for. Such a note
-    may be half a second old, so the deadlock is not certain."""
+    """A wait that can never end. `reason` says why, as the last part of an error message.
+
+    `by_notes=True`: the deadlock was found with notes in the store, in which other workers write what their
+    jobs wait for. Such a note may be half a second old, so the deadlock is not certain."""
 
     def __init__(self, reason: str, *, by_notes: bool) -> None:
         self.reason, self.by_notes = reason, by_notes
@@ -147,9 +148,9 @@ FLOW_ADVICE = "let a flow run one job after the other: docs/how-to/flows.md"
 
 
 class SlotLender:
-    """Lets other jobs use the slots of attempts that only wait for the result of a job. This is called
-    lending a slot. `on_slot_free` is called when a slot is lent. `open` maps each waiting attempt to the jobs
-    and flows that it waits for."""
+    """Lends slots: other jobs may use the slot of an attempt that only waits for the result of a job.
+    `on_slot_free` is called when a slot is lent. `open` maps each waiting attempt to the jobs and flows that
+    it waits for."""
 
     def __init__(self, in_flight: InFlight, slots: Slots, *, on_slot_free: Callable[[], None]) -> None:
         self._in_flight, self._slots, self._on_slot_free = in_flight, slots, on_slot_free

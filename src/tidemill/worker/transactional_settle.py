@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class TransactionEnd(Protocol):
-    """The interface between a transaction and the attempt that it settles. `rolled_back` is called if the
-    transaction fails."""
+    """The interface between a handler's transaction and the attempt that it settles. `rolled_back` is called
+    if the transaction fails."""
 
     async def commits(self, outcome: Success) -> Settlement:
-        """Returns the settlement to write in the transaction. From now on the attempt is marked as committed.
-        Without this mark, a heartbeat that finds the job already done would cancel the handler."""
+        """Returns the settlement to write in the transaction, and marks the attempt as committed. Without
+        this mark, a heartbeat that finds the job already done would cancel the handler."""
         ...
 
     def rolled_back(self) -> None: ...

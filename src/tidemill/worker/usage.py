@@ -55,21 +55,22 @@ class AttemptEnvironment(msgspec.Struct, frozen=True):
         """Returns the event-loop time by which the handler must start. `sent` is the earliest event-loop time
         at which the store may have reserved the units.
 
-        The call must reach the provider within the smallest jitter of the job's pools. The handler may use
-        only half of this time before it starts; the other half is for the way to the provider."""
+        The call must reach the provider within the smallest jitter of the job's pools. The handler must start
+        within half of this time; the other half is for the way to the provider."""
         settings = [self.pools.get(need.pool) for need in job.needs]
         return sent + SEND_SHARE * min(_guards_of(pool).jitter for pool in settings)
 
 
 class AttemptUsage:
-    """The usage record of one attempt: the units that it reserved and used, and the provider's answers.
+    """The usage record of one attempt: the units that it reserved and used, and the provider's answers. The
+    settlement of the attempt sends this record to the store.
 
     - `call_made` is True once the handler has begun, because it may have made a call from then on.
-    - `has_answer` is True once a hook saw a successful answer, or a batch handler has returned.
-    - `late` is how many seconds after `start_by` the handler was about to start; 0 if it was in time.
+      `made=True` sets it from the beginning.
+    - `has_answer` is True once an HTTP client hook saw a successful answer, or a batch handler has returned.
     - `needs` are the reserved units, if they differ from `job.needs`.
-    - `start_by` is the event-loop time by which the handler must start.
-    - `made=True` sets `call_made` from the beginning.
+    - `start_by` is the event-loop time by which the handler must start. `late` is how many seconds after
+      `start_by` the handler was about to start; 0 if it was in time.
     - `deadline` is a function that returns the event-loop time of the attempt's timeout.
 
     Any thread may report usage, because a report only appends to a list."""
@@ -210,15 +211,15 @@ class AttemptUsage:
         self._reports.end()
 
     def _refused_usage(self) -> dict[PoolKey, list[Units]]:
-        """Returns the usage of refused calls, by pool and key. A refused call uses one request and no
-        other unit.
+        """Returns the usage of refused calls, by pool and key. A refused call uses one request and no other
+        unit.
 
         These calls are left out:
 
-        - Calls that share a reservation with other calls.
+        - Calls whose reservation covers more than one request.
         - Calls whose answer broke off, because the provider may have counted their tokens.
-        - Calls that a hook saw. The hook has reported them, and a second entry would count as another call.
-        """
+        - Calls whose refusal an HTTP client hook has already reported. A second report would count as another
+          call."""
         found: dict[PoolKey, list[Units]] = {}
         for seen, refusal in self.refusals:
             needs = [need for need in self._reserved if (need.pool, need.key) == (seen.pool, seen.key)]
@@ -229,9 +230,10 @@ class AttemptUsage:
         return found
 
     def _sum_usage(self, reported: dict[PoolKey, list[Units]]) -> list[PoolUsage]:
-        """Returns the total usage for each pool and key with a reservation and a report. `reported` has the
-        usage of refused calls; the other reports are added to it. If a pool has more reservations than
-        reports, its largest reservations are added, because their calls may have been made."""
+        """Returns the total usage of each pool and key that has both a reservation and a usage report.
+        `reported` has the usage of refused calls; the handler's reports are added to it. If a pool has more
+        reservations than reports, the largest reservations count as used, because their calls may have been
+        made."""
         for usage in (*self._usages, *self._usage_by_number.values()):
             reported.setdefault((usage.pool, usage.key), []).append(usage.units)
         reserved: dict[PoolKey, list[Units]] = {}

@@ -30,8 +30,8 @@ with the refusal is settled long before, and its settlement reports the refusal.
 
 
 class UsageReports:
-    """Sends the reports of one attempt to its pools. Hooks may call it from any thread; the store requests
-    run on the worker's event loop."""
+    """Sends reports about the calls of one attempt to its pools, while the attempt still runs. HTTP client
+    hooks may call it from any thread; the store requests run on the worker's event loop."""
 
     def __init__(self, environment: AttemptEnvironment, job: ClaimedJob) -> None:
         self._environment, self._job = environment, job
@@ -72,15 +72,15 @@ class UsageReports:
         )
 
     def knows(self, seen: Observation) -> bool:
-        """True if a hook saw the same refusal as the refusal in `seen`. The pool has got it already, or this
-        object will report it."""
+        """True if an HTTP client hook saw the same refusal as the refusal in `seen`. This refusal was
+        reported to the pool, or will be."""
         return self.was_reported(seen) or _is_same_refusal(
             self._pending_refusals.get(seen.account_key), seen.refusal
         )
 
     def was_reported(self, seen: Observation) -> bool:
-        """True if the refusal in `seen` was already reported to the pool. If the handler raises it later, it
-        must not be reported again."""
+        """True if the refusal in `seen` was already reported to the pool. The handler may raise the same
+        refusal later; the caller must not report it again."""
         known = self._reported.get(seen.account_key)
         return known is not None and _is_same_refusal(seen, known)
 

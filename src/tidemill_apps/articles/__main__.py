@@ -34,8 +34,8 @@ class ReembedStatus(msgspec.Struct, frozen=True, kw_only=True):
     - `requested`: the number of articles whose embedding this run has requested so far.
     - `left`: articles that are still pending or processing, including articles requested earlier.
     - `failed`: visible articles with a text whose embedding failed.
-    - `rest`: True if the queue is full and more articles remain to be requested.
-    - `served`: True if at least one worker runs."""
+    - `rest`: True if more articles must be requested, because the queue was full.
+    - `served`: True if at least one worker serves the queue."""
 
     requested: int
     left: int

@@ -146,8 +146,10 @@ class CallPacker(msgspec.Struct, frozen=True):
 
     def cost(self, content: str) -> dict[str, float]:
         """Returns how many texts (`inputs`) and tokens an article with the text `content` adds to a provider
-        call that it shares with other articles. A long article needs several calls. Only its last call has
-        space for other articles, so only the chunks of that call are counted."""
+        call that it shares with other articles.
+
+        A long article needs several calls. Only its last call has space for other articles, so only the
+        chunks of that call are counted."""
         calls = list(self.calls(self.chunker.split_markdown(content), lambda chunk: chunk.tokens))
         last: Sequence[TextChunk] = calls[-1] if calls else ()
         return {"inputs": len(last), "tokens": sum(chunk.tokens for chunk in last)}

@@ -1,8 +1,8 @@
 """Writes the embedding status of articles. Workers use it.
 
 A run is one attempt to embed an article. Every write checks that the row still has the expected version, job
-or run id. So a worker that embedded an old text cannot mark a newer text as completed. A run that was given
-up cannot mark the article as failed while a later run works on it."""
+or run id. So a worker that embedded an old text cannot mark a newer text as completed. A run that was
+abandoned cannot mark the article as failed while a later run works on it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ UNFINISHED_STATUSES = (PostStatus.PENDING.value, PostStatus.PROCESSING.value)
 
 
 class FinishedVersion(msgspec.Struct, frozen=True):
-    """A version of an article whose vectors are all written. `chunks` is the number of its vectors. `label`
-    is the value of the column `rag_label`, a counter that grows with every change of title or visibility. The
-    title and visibility of that number are stored with the vectors. `run` is the id of the run that wrote
-    them."""
+    """A version of an article whose vectors are all written.
+
+    - `chunks`: the number of its vectors.
+    - `label`: the value of the column `rag_label`, a counter that grows with every change of title or
+      visibility. It tells which title and visibility are stored with the vectors.
+    - `run`: the id of the run that wrote the vectors."""
 
     post_id: int
     version: int
@@ -37,8 +39,10 @@ class EmbeddingState:
 
     async def begin_run(self, jobs: Mapping[int, str]) -> dict[int, Post]:
         """Marks the articles as processing, with a new run id. `jobs` maps article ids to job ids. Returns a
-        mapping from article id to article, with the version to embed: a number above the version that search
-        uses. Completed articles are returned too; their rows and versions do not change."""
+        mapping from article id to article, with the version number for the new vectors. This number is higher
+        than the version that search uses.
+
+        Articles that are already completed are returned too; their rows and versions do not change."""
         columns, run = self._table.c, self._posts.new_id()
         await self._posts.prepare()
         async with self._database.transaction() as connection:
@@ -111,9 +115,9 @@ class EmbeddingState:
         await connection.execute(completed, keys)
 
     async def check_overwritten(self, post: Post) -> bool:
-        """Call this after another run took over the article. `post` is the article as the earlier run read
-        it. Returns True if the text has changed or the article is gone: the earlier run's vectors must be
-        deleted. If the other run may use the same point ids, also sets the article to pending again."""
+        """Returns True if the vectors of a run must be deleted, after another run took over its article: the
+        text has changed or the article was deleted. `post` is the article as the earlier run read it. If both
+        runs may have used the same point ids, also sets the article to pending."""
         columns = self._table.c
         this = columns.id == post.id
         async with self._database.transaction() as connection:
@@ -198,8 +202,8 @@ class EmbeddingState:
 
 
 def _version_to_embed(post: Post) -> int:
-    """Returns the version number for the embedding of the article's text. A completed article keeps its
-    version. Otherwise the number must be higher than the version that search uses. The row's own number may
+    """Returns the version number for the vectors of the article's text. A completed article keeps its
+    version. Otherwise the number must be higher than the version that search uses. The version in the row may
     be too low, because another program may set a row to pending without a new version."""
     if post.rag_status == PostStatus.COMPLETED:
         return post.rag_version

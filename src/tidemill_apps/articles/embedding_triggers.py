@@ -115,8 +115,8 @@ def refuse_unknown_post(request: RouteRequest) -> HTTPError:
 
 class EmbeddingTriggers:
     """Requests embeddings for a user. All checks run before the first change, so a refused request changes
-    nothing. One exception: if the queue fills up in between, some articles stay pending and are enqueued
-    later."""
+    nothing. There is one exception: if the queue becomes full after the checks, some articles stay pending
+    and are enqueued later."""
 
     def __init__(self, articles: Articles, limits: TriggerLimits) -> None:
         self._articles, self._limits = articles, limits

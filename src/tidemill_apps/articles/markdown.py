@@ -63,8 +63,8 @@ def clean_markdown(markdown: str) -> PlainText:
 
 @cache
 def _create_parser() -> MarkdownIt:
-    """Returns the Markdown parser. The parser would drop text that is nested deeper than its option
-    `maxNesting`. The rule `_deep_paragraph` keeps such text: from MAX_NESTING levels on, it reads lines as
+    """Returns the Markdown parser. The parser itself drops text that is nested deeper than its option
+    `maxNesting`. The rule `_deep_paragraph` prevents this: from MAX_NESTING levels on, it reads lines as
     plain paragraphs. One Markdown element adds up to two levels, so the option is MAX_NESTING + 2."""
     made = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING + 2}).enable(["table", "strikethrough"])
     made.block.ruler.before("table", "deep_paragraph", _deep_paragraph)

@@ -156,6 +156,6 @@ class ArticlePages:
 
 
 def _changed_content(stored: str, sent: str) -> str | UnsetType:
-    """Returns the text sent by the form, or UNSET if it equals the stored text. Different line endings count
-    as equal, because the form changes them; such a save causes no provider call."""
+    """Returns the text sent by the form, or UNSET if it equals the stored text. Line endings are not
+    compared, because a browser changes them. So saving an unchanged article causes no provider call."""
     return UNSET if stored.replace("\r\n", "\n").replace("\r", "\n") == sent else sent

@@ -31,12 +31,12 @@ SUSPICIOUS_SHARE = 0.2
 class VectorSweep(msgspec.Struct, frozen=True):
     """The result of one comparison of stored vectors with article rows.
 
-    - `gone`: the number of deleted points (stored vectors).
+    - `deleted_points`: the number of deleted points (stored vectors).
     - `mislabelled`: ids of articles whose points carry an outdated title or visibility.
     - `completed`: the number of completed visible articles.
     - `without_vectors`: the completed articles that lack vectors."""
 
-    gone: int
+    deleted_points: int
     mislabelled: set[int]
     completed: int
     without_vectors: list[Post]
@@ -44,8 +44,8 @@ class VectorSweep(msgspec.Struct, frozen=True):
     @property
     def is_plausible(self) -> bool:
         """True if the articles that lack vectors may be embedded again without an operator. False if they are
-        more than 10, and more than a fifth of the completed articles: the collection may be the wrong one, or
-        was emptied. An operator must then decide whether to pay again."""
+        more than 10, and more than a fifth of the completed articles. The collection may then be the wrong
+        one, or was emptied, and an operator must decide whether to pay again."""
         return len(self.without_vectors) <= max(MIN_SUSPICIOUS_ARTICLES, SUSPICIOUS_SHARE * self.completed)
 
 
@@ -58,9 +58,10 @@ class _CompletedRow(msgspec.Struct, frozen=True):
 async def sweep_vectors(vectors: ArticleVectors, posts: Posts) -> VectorSweep:
     """Deletes stale points (stored vectors). Returns the result, with the articles that need a repair.
 
-    The order of the reads matters. Completed rows are read before all points, so a point not found is really
-    missing. Rows are read after their page of points: they already show the run that wrote these points."""
-    gone, mislabelled = 0, set[int]()
+    The order of the reads matters. Completed rows are read before the points, so vectors that are not found
+    are really missing. The rows of a page of points are read after the page, so they include the changes of
+    the run that wrote these points."""
+    deleted, mislabelled = 0, set[int]()
     completed, points = await _load_completed_rows(posts), Counter[tuple[int, int]]()
     async for page in vectors.load_pages():
         rows = {
@@ -68,7 +69,7 @@ async def sweep_vectors(vectors: ArticleVectors, posts: Posts) -> VectorSweep:
         }
         stale = [point for point in page if _is_stale(_point_payload(point), rows)]
         await vectors.delete(str(point.id) for point in stale)
-        gone += len(stale)
+        deleted += len(stale)
         mislabelled |= {
             _point_payload(point)["postId"] for point in page if _is_mislabelled(_point_payload(point), rows)
         }
@@ -79,7 +80,7 @@ async def sweep_vectors(vectors: ArticleVectors, posts: Posts) -> VectorSweep:
         id_ for id_, row in completed.items() if points[id_, row.version] < (row.chunks or not row.version)
     ]
     unchanged = [post for post in await posts.load(lacking) if completed[post.id] == _completed_row(post)]
-    return VectorSweep(gone, mislabelled, len(completed), unchanged)
+    return VectorSweep(deleted, mislabelled, len(completed), unchanged)
 
 
 async def _load_completed_rows(posts: Posts) -> dict[int, _CompletedRow]:
@@ -105,11 +106,13 @@ def _point_payload(point: Any) -> dict[str, Any]:
 
 
 def _is_stale(payload: dict[str, Any], posts: dict[int, Post]) -> bool:
-    """True if the point with this `payload` must be deleted. Its article was deleted, its version is older
-    than the version that search uses, or its chunk index is too high. `posts` maps article ids to articles.
+    """True if the point with this `payload` must be deleted. That is the case if its article was deleted, its
+    version is older than the version that search uses, or its chunk index is too high. `posts` maps article
+    ids to articles.
 
-    A point with a newer version is kept for the run that writes it. But if the article is completed or never
-    had a text, the point is left over from a deleted article with the same id."""
+    A point with a newer version belongs to a run that is still writing, and is kept. But if the article is
+    completed or never had a text, there is no such run, and the point is left over from a deleted article
+    with the same id."""
     post, version = posts.get(payload["postId"]), payload.get("version", 0)
     if post is None or version < post.rag_current:
         return True
@@ -177,7 +180,7 @@ class PostReconciler:
         for some in slice_items(ids, ROWS_PER_PAGE):
             await self._requests.refresh_payloads(some)
         await self._embed_again(swept)
-        return swept.gone
+        return swept.deleted_points
 
     async def _embed_again(self, swept: VectorSweep) -> None:
         """Enqueues the embedding of completed articles that lack vectors. If suspiciously many articles lack
@@ -248,8 +251,10 @@ class PostReconciler:
 
     async def _send_unsent(self, rows: Sequence[Post]) -> None:
         """Enqueues the jobs whose ids are stored in these rows. If another process enqueues the same job at
-        the same time, the store keeps one job, because the ids are equal. If a job is still missing in the
-        next pass, its id was already used before; `_send_again` then gives the row a new id."""
+        the same time, the store keeps one job, because the ids are equal.
+
+        If the next pass finds no job with this id, the id was used before. `_send_again` then gives the row a
+        new id."""
         async for fitting, priority in self._rows_that_fit(rows):
             with suppress(QueueFull):  # another process was faster; the next pass tries again
                 await self._requests.send(fitting, priority)

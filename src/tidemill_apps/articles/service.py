@@ -171,8 +171,10 @@ class Articles:
 
     async def _send(self, post: Post, before: str | None = None) -> None:
         """Enqueues the embedding of the article. If the queue is full, the article stays pending and is
-        enqueued later. `before` is the id of the article's earlier job. If the queue is full but that job
-        still waits, no new job is needed: the earlier job will embed the new text."""
+        enqueued later.
+
+        `before` is the id of the article's earlier job. If the queue is full but that job still waits, no new
+        job is needed: the earlier job will embed the new text."""
         try:
             await self.requests.send([post], CHANGED_PRIORITY)
         except QueueFull:

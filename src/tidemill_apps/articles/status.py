@@ -30,9 +30,9 @@ class EmbeddingAvailability:
         return await find_call_block(self._articles.app, self._articles.pool.name)
 
     async def qdrant_problem(self) -> str | None:
-        """Returns a text that says what is wrong with Qdrant; None if nothing is. If this process has called
-        Qdrant in the last 60 s, the answer is the result of that call. Otherwise it is an error of Qdrant
-        found in scheduled jobs or in articles that are being retried."""
+        """Returns a text that says what is wrong with Qdrant; None if nothing is known to be wrong. If this
+        process has called Qdrant in the last 60 s, the text comes from that call. Otherwise it is an error of
+        Qdrant that is stored with scheduled jobs or with articles that are being retried."""
         check = self._articles.vectors.last_check()
         if check is not None:
             return check.problem
@@ -139,8 +139,8 @@ class EmbeddingQueue:
         return tuple(sorted(page.jobs, key=lambda job: (job.started or 0.0, job.seq)))
 
     async def load_next(self) -> tuple[Job, ...]:
-        """Returns the next waiting jobs, at most 100, in the order of their claims; only the newest 10,000
-        jobs are sorted. The result of a query slower than 0.05 s is reused for 20 times its duration."""
+        """Returns the next waiting jobs, at most 100, in the order of their claims. Only the newest 10,000
+        jobs are sorted. If a query takes more than 0.05 s, its result is reused for 20 times its duration."""
         async with self._lock:
             began = self._app.clock.boot()
             if began >= self._cached_until:

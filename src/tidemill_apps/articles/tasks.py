@@ -53,7 +53,7 @@ class ArticleRun(msgspec.Struct):
 
     - `unwritten`: indexes of the chunks whose vectors are not written yet.
     - `label`: the oldest label of the written vectors; -1 if unknown, None if no vector is written.
-    - `has_written`: True if this run itself has written a vector.
+    - `has_written`: True if this run, and not only an earlier attempt, has written a vector.
     - `superseded`: True if another run has taken over the article, or the article was deleted."""
 
     post: Post
@@ -71,8 +71,10 @@ class ArticleRun(msgspec.Struct):
 
     def mark_written(self, index: int, label: int | None) -> None:
         """Records that the vector of the chunk `index` is stored. `label` is the article's `rag_label` when
-        it was written; None if an earlier attempt wrote the vector. With None the run's label becomes
-        unknown. Otherwise the run keeps its first label, which is the oldest because labels only grow."""
+        the vector was written.
+
+        `label=None`: an earlier attempt wrote the vector, and the label of the run becomes unknown. Otherwise
+        the run keeps its first label, which is the oldest because labels only grow."""
         self.unwritten.discard(index)
         self.has_written = self.has_written or label is not None
         if label is None:
@@ -178,9 +180,9 @@ class BatchEmbedder:
     async def _reserve_call(
         self, ctx: Context, number: int, call: Sequence[EmbeddingInput]
     ) -> AsyncIterator[None]:
-        """Reserves the units of the batch's provider call `number` during the `async with` block. For call 0
-        the claim has reserved them already. Later calls reserve 0 units of `concurrent`: the calls of a batch
-        run one after another, so the unit that the claim holds is enough."""
+        """Reserves the units of the batch's provider call `number` during the `async with` block. The claim
+        has already reserved the units of call 0. Later calls reserve no unit of the concurrency limit: the
+        calls run one after another, so the unit that the claim reserved is enough."""
         if not number:
             yield
             return
@@ -192,8 +194,8 @@ class BatchEmbedder:
 
     @contextmanager
     def _return_unused_call(self, ctx: Context) -> Iterator[None]:
-        """If the `with` block finds the database or Qdrant unusable, gives back the units that the claim
-        reserved, because no provider call follows. Without this, retries in a long outage would use up the
+        """Gives back the units that the claim reserved, if the database or Qdrant cannot be used in the
+        `with` block. No provider call follows then. Without this, retries in a long outage would use up the
         quota."""
         try:
             yield
@@ -252,10 +254,11 @@ class BatchEmbedder:
                 await self._vectors.delete_version(run.post.id, run.post.rag_current, run.post.rag_chunks)
 
     async def _withdraw(self, run: ArticleRun) -> None:
-        """Stops the work on an article that was deleted or that another run has taken over. If this run
-        wrote vectors of an outdated text, it deletes them. A point id depends only on article, version
-        and chunk index, so this may also delete vectors of the other run. In this case the article is
-        embedded again."""
+        """Stops the work on an article that was deleted or that another run has taken over. If this run wrote
+        vectors of an outdated text, it deletes them.
+
+        A point id depends only on article, version and chunk index. So this may also delete vectors of the
+        other run; the article is then embedded again."""
         run.superseded = True
         if run.has_written and await self._state.check_overwritten(run.post):
             await self._vectors.delete_version(run.post.id, run.post.rag_version, len(run.chunks))

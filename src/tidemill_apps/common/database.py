@@ -68,8 +68,8 @@ class RowRefused(StatementRefused):
 
 def build_statement_refused(place: str, error: DBAPIError) -> StatementRefused:
     """Returns the error to raise for a statement that the database refused: RowRefused for a violated
-    constraint, otherwise StatementRefused. `place` is the database's location. Use `describe_outage` first;
-    if it returns None, the database is available and this function applies."""
+    constraint, otherwise StatementRefused. `place` is the database's location. Call it only if
+    `describe_outage` returns None, which means that the database is available."""
     said = driver_message(error)
     problem = (
         f"the database {place} refused a statement: {said}; see whether its tables are as they should be"
@@ -83,8 +83,8 @@ def driver_message(error: DBAPIError) -> str:
 
 
 def prefix_variable(variable: str, told: str) -> str:
-    """Returns the message `told` with the setting's name `variable` before it, or `told` alone if `variable`
-    is empty."""
+    """Returns the message `told` with the name of a setting, `variable`, before it. Returns `told` unchanged
+    if `variable` is empty."""
     return f"{variable}: {told}" if variable else told
 
 
@@ -151,7 +151,7 @@ CONNECTION_POOL_SIZE = 4
 
 class _LoopEngine:
     """The SQLAlchemy engine of one event loop. `turn` is a lock that SQLite writers of this loop take before
-    they write. It serves writers in the order in which they asked; SQLite's own lock does not, and a writer
+    they write. It serves writers in the order of their requests. SQLite's own lock has no order, so a writer
     could wait very long."""
 
     def __init__(self, url: str, variable: str) -> None:
@@ -279,8 +279,8 @@ def _create_postgres_engine(url: str, variable: str) -> AsyncEngine:
 
 
 def _configure_connection(connection: Any, _: object) -> None:
-    """Turns on foreign keys for an SQLite connection. Also turns off the driver's automatic BEGIN, which
-    comes only before the first write. SQLAlchemy sends BEGIN instead, before the first statement."""
+    """Turns on foreign keys for an SQLite connection. Also turns off the driver's automatic BEGIN, which the
+    driver sends only before the first write. SQLAlchemy sends BEGIN instead, before the first statement."""
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute("PRAGMA foreign_keys = ON")
@@ -288,9 +288,9 @@ def _configure_connection(connection: Any, _: object) -> None:
 
 
 def _begin_transaction(connection: Connection) -> None:
-    """Begins an SQLite transaction. A writing transaction takes the write lock at its begin. If it took
-    the lock only at its first write, it would fail whenever another transaction had written since its
-    first read."""
+    """Begins an SQLite transaction. A transaction for writing takes the write lock at once. If it took the
+    lock only at its first write, it would fail whenever another transaction had written after its first
+    read."""
     reads_only = connection.get_execution_options().get("reads_only", False)
     connection.exec_driver_sql("BEGIN" if reads_only else "BEGIN IMMEDIATE")
 
@@ -302,8 +302,8 @@ def slice_items(items: Sequence[ItemT], size: int = MAX_IDS_PER_STATEMENT) -> It
 
 @asynccontextmanager
 async def explain_refused_rows(database: Database, table: Table, what: str) -> AsyncIterator[None]:
-    """Replaces a RowRefused of the `async with` block by a RowRefused that says which columns need a value,
-    or which rule the row breaks. `what` names the kind of row, such as `song`."""
+    """Replaces a RowRefused that the `async with` block raises by a clearer one. Its message says which
+    columns need a value, or which rule the row breaks. `what` names the kind of row, such as `song`."""
     try:
         yield
     except RowRefused as error:

@@ -168,9 +168,9 @@ def _create_writer(
 
 
 class SettingOverrides:
-    """Applies settings to queues and pools as overrides. If the value already applies, for example because
-    another worker has set it, nothing changes. A setting that equals the declared value removes the override.
-    `by` (the author) and `reason` are stored with the override."""
+    """Applies settings to queues and pools as overrides. A value that is already in effect is not set again.
+    A setting that equals the declared value removes the override. `by` (the author) and `reason` are stored
+    with the override."""
 
     def __init__(self, app: Tidemill, *, by: str, reason: str) -> None:
         self._inspect, self._by, self._reason = app.inspect, by, reason

@@ -1,4 +1,5 @@
-"""A local embeddings server with the model all-MiniLM-L6-v2, compatible with the OpenAI API."""
+"""A local HTTP server for embeddings, compatible with the OpenAI API. It runs the model all-MiniLM-L6-v2 on
+this machine."""
 
 from __future__ import annotations
 
@@ -51,9 +52,9 @@ class MiniLM:
         return vectors, tokens
 
     def _batches(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[list[int]]]]:
-        """Yields groups of texts. The texts of a group have similar lengths, because the model takes as long
-        for each text as for the longest of its group. Each group is a pair of lists: the positions of its
-        texts in `texts`, and their token ids."""
+        """Yields groups of texts with similar lengths. The model takes as long for each text of a group as
+        for the longest. Each group is a pair of lists: the positions of its texts in `texts`, and their token
+        ids."""
         ids = [encoded.ids for encoded in self._tokenizer.encode_batch(list(texts))]
         by_length = sorted(range(len(ids)), key=lambda place: len(ids[place]))
         for start in range(0, len(by_length), TEXTS_PER_RUN):
@@ -61,7 +62,7 @@ class MiniLM:
             yield places, [ids[place] for place in places]
 
     def _run(self, ids: list[list[int]]) -> NDArray[float32]:
-        """Returns per text the mean of its token vectors, scaled to norm 1. `ids`: the texts' token ids."""
+        """Returns one vector of length 1 per text, the mean of its token vectors. `ids`: their token ids."""
         import numpy as np
 
         given = np.zeros((len(ids), max(map(len, ids))), dtype=np.int64)

@@ -25,7 +25,7 @@ class ApplicationLoop:
     @asynccontextmanager
     async def run_in_background(self) -> AsyncIterator[None]:
         """Runs the loop while the `async with` block runs. At the end it waits for the current call of
-        `run_once`, because an interrupted transaction would leave its connection in use."""
+        `run_once`, because an interrupted transaction would keep its database connection occupied."""
         loop, wake, stopped = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
         self._wake = lambda: loop.call_soon_threadsafe(wake.set)
         running = asyncio.create_task(self._run(wake, stopped))

@@ -152,8 +152,9 @@ def load_table(app: Tidemill, name: str) -> ApplicationToml:
 
 @contextmanager
 def name_toml_keys(prefix: str, environment: Mapping[str, str], toml: ApplicationToml) -> Iterator[None]:
-    """If the `with` block raises ConfigurationError, raises it again with a changed message. A variable's
-    name is replaced by the TOML key if the value came from the file and not from the environment."""
+    """Context manager for code that reads settings. If the block raises ConfigurationError, the error is
+    raised again with a better message: if a value came from the TOML file, the message names its TOML key
+    instead of the environment variable."""
     try:
         yield
     except ConfigurationError as error:

@@ -37,7 +37,7 @@ EDIT_QUESTION = "Who owns the yellow umbrella? 谁有一把黄雨伞"
 class ArticlesDemoResult:
     """The measurements of the articles part of the demo.
 
-    - `calls`, `minimum`: provider calls made for embedding, and the number needed.
+    - `calls`, `minimum`: provider calls made for embedding, and the smallest number that was needed.
     - `articles`, `completed`: the number of all articles, and of embedded articles.
     - `save`: median duration of a save in seconds.
     - `again`: True if the edited article is found by its new text.

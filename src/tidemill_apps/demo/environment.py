@@ -49,8 +49,8 @@ class MidnightClock:
     """A clock that starts `seconds` before the last midnight in Los Angeles and then runs at normal speed. It
     is behind the real time, so that no record of the demo lies in the future.
 
-    It has its own boot id (the identity of one start of a machine). With the machine's boot id, Tidemill
-    would think that the wall clock was set, and would make no calls around midnight."""
+    It has its own boot id, which identifies one start of a machine. With the machine's boot id, Tidemill
+    would conclude that the wall clock was set, and would make no calls around midnight."""
 
     def __init__(self, seconds: float) -> None:
         self._real = Tidemill("memory://").clock

@@ -79,8 +79,9 @@ class BatchEnqueuer:
         return jobs
 
     async def enqueue_left_out(self, ctx: Context, work: Work) -> int:
-        """Enqueues jobs for songs that got no usable result from exactly one answer in the current run of the
-        pipeline. Returns the number of jobs. After a second such answer a song waits for the next start."""
+        """Enqueues jobs for songs for which a model has given exactly one answer that could not be used, in
+        the current run of the pipeline. Returns the number of jobs. After a second such answer a song waits
+        for the next start."""
         jobs = 0
         for queue in QUEUES_BY_WORK[work]:
             planned = await ctx.step(f"{queue} left out", self._choose_left_out, queue, paid=False)
@@ -130,8 +131,8 @@ class BatchEnqueuer:
         ]
 
     async def _send(self, queue: str, planned: Sequence[PlannedBatch]) -> None:
-        """Stores the id of the planned job with each song, and then enqueues the jobs. In the other order a
-        song could get into two jobs."""
+        """Stores the id of the planned job with each song, and then enqueues the jobs. In the opposite order
+        a song could get into two jobs."""
         await self._library.mark_queued(
             {one.id: [song.navidrome_id for song in one.songs] for one in planned}
         )
@@ -153,10 +154,8 @@ RECONCILE_INTERVAL_SECONDS = 30.0
 
 class SongReconciler:
     def __init__(self, app: Tidemill, library: Library, *, enqueue_task: str, retry_task: str) -> None:
-        """`enqueue_task` and `retry_task` are the names of two tasks. Their jobs first store a job id with
-        each song, and then enqueue that job. Between the two, the job is missing although it will come. So
-        `reconcile` leaves songs of missing jobs alone while an enqueue job waits or runs, or a retry job
-        runs. A waiting retry job does not matter, because it stores no job ids before it runs."""
+        """`enqueue_task` and `retry_task` are the names of the tasks whose jobs enqueue work on songs. Such a
+        job stores a job id with each song, and enqueues the job with this id afterwards."""
         self._app, self._library, self._enqueue_task, self._retry_task = (
             app,
             library,
@@ -168,8 +167,9 @@ class SongReconciler:
         """Corrects songs whose job has ended or is missing, and returns their number. Songs of a failed job
         are marked as failed. Songs of other ended jobs, and of missing jobs, wait again.
 
-        A job id is stored with the songs before that job is enqueued. So songs of missing jobs stay while an
-        enqueue job is active. Jobs are read last: a job enqueued after the songs were read is still found."""
+        A job id is stored with the songs before that job is enqueued. So songs of missing jobs do not change
+        while a job that enqueues songs is active. The jobs are read after the songs, so a job that was
+        enqueued in between is found."""
         held = await self._library.load_songs_by_job()
         sending = await self._is_sending()
         jobs = await load_jobs(self._app, [job for job in held if job is not None])
@@ -210,6 +210,8 @@ class SongReconciler:
         return await self._library.mark_failed(job.id, f"{why}{said}")
 
     async def _is_sending(self) -> bool:
+        """True if an enqueue job is active or a retry job runs. A waiting retry job has stored no job ids
+        yet."""
         own = (await self._app.inspect.find(Filter(queue=PIPELINE_QUEUE, states=LIVE_STATES), limit=10)).jobs
         running = (job.task for job in own if job.state is State.RUNNING)
         return self._retry_task in running or self._enqueue_task in (job.task for job in own)

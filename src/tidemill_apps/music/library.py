@@ -2,7 +2,7 @@
 
 `job_id` names the job that holds a song, from the moment the job is planned. A completed or failed song keeps
 the id. Every write of a job checks `job_id`. So a song is in one job at a time, and a worker that lost its
-job overwrites nothing. A job that waits (429, no units, retry) keeps its songs."""
+job overwrites nothing. A job that waits for a retry or for units keeps its songs."""
 
 from __future__ import annotations
 
@@ -131,9 +131,10 @@ class Library:
     async def load_pending(
         self, limit: int | None = None, *, left_out_since: int | None = None
     ) -> list[Song]:
-        """Returns up to `limit` pending songs without a job. Songs whose last change is oldest come first. If
-        `left_out_since` (a time in milliseconds) is given, returns only songs that got no usable result from
-        exactly one answer and have changed at or after this time."""
+        """Returns up to `limit` pending songs without a job. Songs whose last change is oldest come first.
+
+        If `left_out_since` (a time in milliseconds) is given, returns only songs that changed at or after
+        this time, and for which the model has given exactly one answer that could not be used."""
         return await self._load_free(SongStatus.PENDING, limit, left_out_since)
 
     async def load_described(
@@ -144,9 +145,9 @@ class Library:
         return await self._load_free(SongStatus.DESCRIBED, limit, left_out_since)
 
     async def count_left_out(self, since: int | None = None) -> int:
-        """Returns the number of waiting songs without a job that got no usable result from at least one
-        answer of a model. If `since` (a time in milliseconds) is given, counts only songs with exactly one
-        such answer that have changed at or after this time."""
+        """Returns the number of waiting songs without a job for which a model has already given an answer
+        that could not be used. If `since` (a time in milliseconds) is given, counts only songs with exactly
+        one such answer that have changed at or after `since`."""
         query = select(func.count()).where(
             songs.c.status.in_(WAITING_STATUSES), songs.c.job_id.is_(None), IS_LISTED
         )
@@ -238,8 +239,8 @@ class Library:
     async def mark_queued(self, jobs: Mapping[str, Iterable[str]]) -> None:
         """Assigns songs to jobs that are about to be enqueued. `jobs` maps job ids to song ids.
 
-        Call it before enqueueing the jobs. If the job is never enqueued, `SongReconciler` releases its songs
-        later. In the other order a song could get into two jobs and be paid for twice."""
+        Call it before enqueueing the jobs. In the opposite order a song could get into two jobs and be paid
+        for twice. If a job is never enqueued, `SongReconciler` releases its songs later."""
         async with self.database.transaction() as connection:
             for job_id, ids in jobs.items():
                 free = and_(songs.c.status.in_(WAITING_STATUSES), songs.c.job_id.is_(None), IS_LISTED)
@@ -251,11 +252,12 @@ class Library:
     async def mark_processing(
         self, batch: Sequence[Song], job_id: str, *, of: Sequence[SongStatus] = WAITING_STATUSES
     ) -> list[Song]:
-        """Marks the songs of `batch` as processing and returns those that the job now holds.
+        """Marks the songs of `batch` as processing for the job `job_id`, and returns the songs that the job
+        now holds.
 
-        It takes songs of this job, and songs without a job whose status is in `of`. It skips songs of other
-        jobs, completed songs, songs that the music server no longer lists, and songs whose title or artist
-        has changed. A job that runs again gets its own songs back."""
+        The job gets the songs that it already holds, and songs without a job whose status is in `of`. It does
+        not get songs of other jobs, completed songs, songs that the music server no longer lists, and songs
+        whose title or artist has changed."""
         of_this_job = and_(
             songs.c.job_id == job_id, songs.c.status.in_((*of, SongStatus.PROCESSING, SongStatus.FAILED))
         )
@@ -281,8 +283,9 @@ class Library:
         await self._execute(update(songs).where(of_job).values({"status": status_before_processing(), **why}))
 
     async def release(self, *job_ids: str | None) -> int:
-        """Removes the job id of ended or missing jobs from their songs, and restores the songs' status from
-        before the job. Returns the number of songs. None means songs that are PROCESSING without a job id."""
+        """Removes the ids of ended or missing jobs from their songs, and restores the status that the songs
+        had before the job. Returns the number of songs. An id of None selects songs that are PROCESSING
+        without a job id."""
         released = (
             update(songs).where(is_held_by_job()).values({"status": status_before_job(), "job_id": null()})
         )
@@ -309,8 +312,8 @@ class Library:
         )
 
     async def retry_failed(self, *, but: Sequence[str] = ()) -> int:
-        """Sets failed songs back to waiting, without a job. Their number of unsuccessful tries becomes 0.
-        Returns the number of songs. `but` are ids of jobs whose songs are skipped."""
+        """Sets failed songs back to waiting, without a job, and resets their number of tries to 0. Returns
+        the number of songs. `but` are ids of jobs whose songs are skipped."""
         values = {
             "status": status_before_processing(),
             "job_id": null(),

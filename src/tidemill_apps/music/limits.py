@@ -47,8 +47,8 @@ def classify_hintless_429(error: object, seconds: float) -> Refusal | None:
 
 
 def _has_error_code(said: str) -> bool:
-    """True if the JSON error in the response body has a `code` or `type` that is a text, as in the OpenAI
-    API. In Gemini's errors the code is a number, so the result is False. `said` is the response body."""
+    """True if the JSON error in the response body `said` has a `code` or `type` that is a text, as in the
+    OpenAI API. In Gemini's errors the code is a number, so the result is False."""
     try:
         error = msgspec.json.decode(said, type=dict[str, object]).get("error")
     except msgspec.DecodeError:

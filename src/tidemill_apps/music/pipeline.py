@@ -147,8 +147,10 @@ class Pipeline:
 
     async def resume(self) -> PipelineStage:
         """Ends a pause, and opens the pool of provider calls if its closure still stops the work. Returns the
-        new `PipelineStage`. Exception: if there was a pause, and a refusal or the day's quota stops the work
-        until a known time, only the pause ends. A second call then opens the pool."""
+        new `PipelineStage`.
+
+        There is one exception. If the work was paused, and a refusal or the day's quota also stops it until a
+        known time, only the pause ends. A second call then opens the pool."""
         paused = (await self.load_state()).paused_queues
         await self._unpause()
         state = await self.load_state()
@@ -192,9 +194,9 @@ class Pipeline:
         await self._retry_task.enqueue(work=WORK_BY_QUEUE[queue])
 
     async def load_state(self) -> PipelineState:
-        """Returns the state of the pipeline. Reads the start job (sync or enqueue) before the queues. In the
-        other order, a start job could enqueue jobs and end between the two reads, and the pipeline would look
-        idle although it has work."""
+        """Returns the state of the pipeline. The start job (sync or enqueue) is read before the queues. In
+        the opposite order, a start job could enqueue jobs and end between the two reads, and the pipeline
+        would look idle."""
         own = await self._own_jobs()
         job = _find_start_job(own)
         return derive_pipeline_state(
@@ -247,9 +249,9 @@ class Pipeline:
         """The handler of the sync job. It syncs the library, enqueues the enqueue job, and returns the number
         of listed songs.
 
-        The enqueue job's id is derived from this job's id, so a retry of the sync creates no second enqueue
-        job. Starts share a unique key. This sync job still holds the key, so the enqueue job is created
-        without it."""
+        The enqueue job's id is derived from the id of the sync job, so a retry of the sync creates no second
+        enqueue job. All start jobs have the same unique key. The sync job still holds it, so the enqueue job
+        is created without a unique key."""
         synced = await self._sync_library(ctx, hide_missing)
         await self._delete_failed_syncs()
         successor = self._enqueue.using(id=f"{ctx.job_id}-enqueue", unique=None)

@@ -128,8 +128,8 @@ RUN_START_KEY = "run_started_at"
 
 
 async def begin_run(library: Library, *, under_way: bool) -> None:
-    """Stores the current time as the start of a run. If `under_way` is True, jobs of an earlier start are
-    still active. The new work then belongs to their run, and the stored start time stays."""
+    """Stores the current time as the start of a run. `under_way=True`: jobs of an earlier start are still
+    active. The new work then belongs to the same run, and the stored time does not change."""
     if not (under_way and await load_run_start(library)):
         await library.flags.put(RUN_START_KEY, str(library.now_milliseconds()))
 

@@ -99,8 +99,8 @@ class PreviewPlanner:
         return round(cost, 6)
 
     async def _plan(self, requests: list[JobRequest[Any]], calls: int) -> Plan:
-        """Returns the plan of the jobs. It counts only the call that a claim reserves, but a job may make
-        two. So all calls are also planned, each as one job, and the later of the two ends is used."""
+        """Returns the plan of the jobs. A plan counts only the call that a claim reserves, but a job may make
+        two calls. So a second plan is made with one job per call, and the later of the two ends is used."""
         jobs = await self._planned(requests)
         call = self._one_call.using(priority=DEFAULT_PRIORITY).job("")
         bare = await self._planned([call] * (calls + await self._full_jobs_waiting()))

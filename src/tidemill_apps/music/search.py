@@ -109,8 +109,8 @@ class SimilarityIndex:
         return self._matrices
 
     async def _read_state(self) -> _IndexState:
-        """Returns the number of completed songs and the time of their last change. If the pair differs from
-        the pair of the last load, the index loads the vectors again."""
+        """Returns the number of completed songs and the time of their last change. The index loads the
+        vectors again if this pair differs from the pair at the last load."""
         query = select(func.count(), func.coalesce(func.max(songs.c.changed_at), 0))
         async with self._library.database.reading() as connection:
             number, latest = (await connection.execute(query.where(_IS_COMPLETED))).one()

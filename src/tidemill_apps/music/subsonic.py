@@ -107,8 +107,9 @@ class SubsonicClient:
 
     async def _is_scanning(self) -> bool:
         """True while the server scans its files. Navidrome gives every change of a scan the time at which the
-        scan began, so a sync during the scan would miss changes found later. False for servers that do not
-        support this request. They use the time at which the scan ended."""
+        scan began. A sync during the scan would therefore miss changes that are found later.
+
+        False for servers that do not support this request."""
         try:
             status = (await self._call("getScanStatus")).scan
         except SubsonicRefusal:

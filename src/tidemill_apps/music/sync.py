@@ -28,9 +28,11 @@ class HiddenCounts(NamedTuple):
 
 
 async def hide_missing(library: Library, listed: AbstractSet[str], *, confirmed: bool) -> HiddenCounts:
-    """Hides stored songs that are not in `listed`, the ids of all songs that the music server lists. If all
-    songs are missing, or more than 10 and more than a fifth, it hides none and only stores their number. If
-    `confirmed` is True, an operator has said that the songs are gone, and it hides them in any case."""
+    """Hides stored songs that are not in `listed`, the ids of all songs that the music server lists.
+
+    If all songs are missing, or more than 10 and more than a fifth, none is hidden, and only their number is
+    stored. `confirmed=True`: an operator has confirmed that the songs were removed, and they are hidden in
+    any case."""
     known = await _load_listed_songs(library)
     missing = sorted(known.keys() - listed)
     if not confirmed and is_suspicious(len(missing), len(known)):
@@ -115,8 +117,8 @@ class SyncResult(NamedTuple):
 
 
 class SyncPreview(NamedTuple):
-    """The predicted effect of a sync. `new` is the number of songs that would become pending. `gone` is, per
-    status, the number of waiting songs that would be hidden."""
+    """The predicted effect of a sync. `new` is the number of songs that would become pending. `gone` maps
+    each status to the number of waiting songs that would be hidden."""
 
     new: int = 0
     gone: Mapping[str, int] = MappingProxyType({})

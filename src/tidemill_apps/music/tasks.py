@@ -195,11 +195,11 @@ async def _take_songs(
 async def _request_answer(
     ctx: Context, library: Library, chat: ChatModel, calls: Pool, songs: Sequence[Song]
 ) -> ModelAnswer:
-    """Returns the chat model's parsed answer for the batch. If the answer is unusable, it marks the songs as
-    failed and the job fails without a retry. But if the unusable answer is a checkpoint from before an
-    operator's retry, it asks the model again.
+    """Returns the chat model's parsed answer for the batch. If the answer is unusable, the songs are marked
+    as failed and the job fails without a retry. There is one exception: if the unusable answer is a
+    checkpoint from before an operator's retry, the model is asked again.
 
-    It asks about all songs of the batch, even songs that this job no longer holds. With other songs the
+    The question contains all songs of the batch, even songs that this job no longer holds. A different
     question would not match the checkpoint, and the call would be paid for twice."""
     number = 0
     while True:
@@ -257,8 +257,9 @@ _VectorOrProblem = tuple[list[float] | None, str | None]
 async def _request_checked_vectors(
     ctx: Context, library: Library, embeddings: EmbeddingModel, calls: Pool, texts: Mapping[str, str]
 ) -> dict[str, _VectorOrProblem]:
-    """Returns a mapping from song id to a pair (vector, problem), in which one of the two is None. `texts`
-    maps song ids to the texts to embed. A missing vector does not shift the vectors of the other songs."""
+    """Returns a mapping from song id to a pair of vector and problem; one of the two is None. `texts` maps
+    song ids to the texts to embed. If the answer lacks a vector, the other songs still get their own
+    vectors."""
     found = await request_vectors(ctx, embeddings, calls, list(texts.values()))
     usual = None if embeddings.dimensions else await library.find_vector_length()
     return {

@@ -24,11 +24,11 @@ R = TypeVar("R")
 
 def enqueue_on_commit(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
     """Enqueues a job when the current transaction commits, and returns its handle. Outside of a transaction
-    the job is enqueued at once.
+    the job is enqueued at once. Set options with `task.using(…)`.
 
-    The arguments are checked and the job id is created now. So you can write the id into a row of the same
-    transaction. Set options with `task.using(…)`. The unique key is checked only after the commit. If another
-    job holds it then, no job with this id is created."""
+    The arguments are checked and the job id is created now, so you can write the id into a row of the same
+    transaction. The unique key is checked only after the commit. If another job holds it then, no job with
+    this id is created."""
     return send_on_commit(task, task.job(*args, **kwargs))
 
 

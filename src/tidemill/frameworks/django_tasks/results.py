@@ -174,9 +174,9 @@ def to_task_error(error: Error) -> TaskError:
 
 
 def _class_path(error: Error) -> str:
-    """Returns the import path of an exception class, as TaskError needs it. A job stores only the name of the
-    class, so the path is searched in the traceback. A name without a path in the traceback is a builtin or an
-    error of Tidemill."""
+    """Returns the import path of an exception class, which TaskError needs. A job stores only the name of the
+    class, so the path is searched in the traceback. If the traceback has no path for the name, the class is a
+    builtin or an error of Tidemill."""
     if error.type in _ERROR_PATHS:
         return _ERROR_PATHS[error.type]
     shown = re.escape(f"{error.type}: {error.message}" if error.message else error.type)

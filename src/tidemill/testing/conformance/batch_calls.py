@@ -204,8 +204,9 @@ class TestReclaimedBatchCalls:
         assert {job.crashes for job in taken} == {0, 1}
 
     async def test_b7_i8_a_crash_charges_a_suspect_only_when_it_runs_alone(self, driver: StoreDriver) -> None:
-        """The first crash of a batch call adds a crash to each of its jobs. A later crash counts only for a
-        job that ran alone. Here each worker that runs "a" dies; its batches shrink until "a" runs alone."""
+        """The first crash of a batch call counts for each of its jobs. A later crash counts only for a job
+        that ran alone. Here every worker that runs "a" dies; the batches with "a" shrink until "a" runs
+        alone."""
         await driver.add(*batch_jobs("abcdefgh", BatchPolicy(max_items=8)))
         sizes: list[int] = []
         while (await driver.job("a")).crashes < 2:

@@ -46,8 +46,8 @@ KEYED_POOL = PoolSettings(limits=(Limit.requests(1, per="minute"),), keyed=True)
 async def release_until_full(
     driver: StoreDriver, *waits: Need, needs: tuple[Need, ...] = (), full: float = 1_000
 ) -> None:
-    """Uses `full` units of pool `other`. Then inserts job `a` with the needs `needs`, claims it, and settles
-    it: the job must wait until the units in `waits` are free."""
+    """Uses `full` units of pool `other`. Then inserts job `a`, which needs `needs`, and claims it. Settles it
+    as a job that must wait until the units in `waits` are free."""
     await driver.store.declare_pools({"own": TOKEN_POOL, "other": SECOND_POOL, "site": KEYED_POOL})
     if full:
         await driver.add(new_job("full", priority=0, needs=(need("other", tokens=full),)))

@@ -38,8 +38,8 @@ SAMPLE_ERROR = Error("ValueError", "oops")
 
 
 def new_job(job: str, **options: Any) -> NewJob:
-    """Returns a new job with the id `job`. Its payload is the JSON object {"of": X}; X is the option
-    `payload`, by default the job id."""
+    """Returns a new job with the id `job`. Its payload is the JSON object `{"of": payload}`; the option
+    `payload` is the job id by default."""
     body = msgspec.json.encode({"of": options.pop("payload", job)})
     return NewJob(id=job, task=options.pop("task", "task"), payload=body, **options)
 

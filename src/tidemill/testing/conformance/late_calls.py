@@ -1,5 +1,5 @@
 """Conformance tests for late and extra requests. A late request is sent some time after its job was claimed.
-An extra request has no reservation: it is a retry inside a client library."""
+An extra request is a retry inside a client library; it has no reservation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ONE_MORE_REQUEST = Need("m", None, EXTRA_REQUEST_UNITS)
 
 class TestLateCalls:
     async def test_p21_late_units_count_from_when_they_leave(self, driver: StoreDriver) -> None:
-        """Units reserved at 0 s and sent at 20 s count once, until 80 s: one minute after the send."""
+        """Units count from the time of the request: reserved at 0 s and sent at 20 s, until 80 s."""
         await driver.store.declare_pools({"m": POOL})
         await driver.add(new_job("a", needs=(need("m", tokens=400),)))
         job = await driver.take_one()
@@ -56,7 +56,7 @@ class TestLateCalls:
         assert await driver.used("m", TOKENS) == 100
 
     async def test_p21_only_one_matching_reservation_is_booked_again(self, driver: StoreDriver) -> None:
-        """A late request moves one reservation to the present: the oldest with the same units."""
+        """A late request restarts the window of one reservation: the oldest one with the same units."""
         await driver.store.declare_pools({"m": POOL})
         await driver.add(new_job("a", needs=(need("m", tokens=400),)))
         job = await driver.take_one()
@@ -87,8 +87,8 @@ class TestLateCalls:
         assert (await driver.used("m", CALLS_AT_ONCE), (await driver.pool("m")).reservations) == (2, 2)
 
     async def test_p21_an_extra_request_is_no_concurrent_call(self, driver: StoreDriver) -> None:
-        """A client's retries (extra requests) are not concurrent calls. A refusal for concurrency caps a pool
-        at one less than its running calls: here 1, because two calls run, one with three retries."""
+        """A client's retries (extra requests) are not concurrent calls. A refusal for concurrency lowers the
+        limit to one less than the running calls: here 1, because two calls run, one with three retries."""
         await driver.store.declare_pools({"m": POOL})
         await driver.add(*[new_job(name, needs=(need("m", tokens=100),)) for name in "ab"])
         job, other = await driver.take()

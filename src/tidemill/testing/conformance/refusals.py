@@ -263,8 +263,9 @@ class TestOverloads:
         assert (await driver.job("00")).attempts == 1
 
     async def test_p17_b4_all_jobs_of_a_call_are_charged(self, driver: StoreDriver) -> None:
-        """If an overload costs the first job of a call an attempt, it costs every job of the call an attempt.
-        Only the first job reports the overload. Without this rule the other jobs would be tried forever."""
+        """If an overload costs the first job of a batch call an attempt, it costs every job of the call an
+        attempt. Only the first job reports the overload. Without this rule the other jobs would be retried
+        forever."""
         call, _ = await exhaust_overload_budget(driver)
         assert await settle_overloaded(driver, *call) == [WriteAnswer.CHARGED] * 3
         assert [(await driver.job(job)).attempts for job in "abc"] == [1, 1, 1]
@@ -284,9 +285,9 @@ class TestOverloads:
 
 
 async def exhaust_overload_budget(driver: StoreDriver) -> tuple[list[ClaimedJob], ClaimedJob]:
-    """Causes overloads until pool `m` has used its overload budget (the overloads that cost no attempt).
-    Then inserts and claims four batch jobs. Returns the three jobs of the first call, and the job of the
-    second."""
+    """Causes overloads until pool `m` has used its overload budget, the number of overloads that cost no
+    attempt. Then inserts four batch jobs and claims them. Returns the three jobs of the first call, and the
+    one job of the second call."""
     await declare_and_fill_pool(driver, 1, LARGE_POOL)
     await cause_incidents(driver, 10)
     await driver.settle(await driver.take_one(), Success(), SUCCESSFUL_CALL)

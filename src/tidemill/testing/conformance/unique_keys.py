@@ -154,8 +154,9 @@ class TestUniqueMerge:
         assert ids(await driver.take()) == ["1"]
 
     async def test_j14_b1_a_new_payload_brings_its_batch(self, driver: StoreDriver) -> None:
-        """A merged job gets the batch policy of the new payload. Here the batch of job 1 was split, so only
-        jobs of the same part could share its call. After the merge, any job of its lane can."""
+        """A merged job gets the batch policy of the new payload. Here the batch of job 1 was split into
+        parts, so only jobs of the same part could share its call. After the merge, any job of its lane can
+        share it."""
         pair, shared = (
             BatchPolicy(max_items=2, linger=60.0),
             new_job("mate", batching=BatchPolicy(max_items=2)),

@@ -1,5 +1,5 @@
-"""The simulated account of a provider. It admits or refuses each call; one quota without enough free units is
-a reason to refuse.
+"""The simulated account of a provider. It admits a call if every quota has enough free units, and refuses it
+otherwise.
 
 The decisions depend only on the calls and their times. Pass the calls in the order of their times. Nothing
 here waits or reads a clock."""

@@ -155,9 +155,9 @@ def find_task(route_request: RouteRequest, name: str) -> Task[..., Any]:
 
 
 def build_job_request(route_request: RouteRequest, body: EnqueueBody, **more: Any) -> JobRequest[Any]:
-    """Returns the job request for `body`. It is built by the same functions that the application's own code
-    uses. `more` are job options that replace the options in `body`. Raises HTTPError if the task is unknown
-    or the payload is invalid."""
+    """Returns the job request for `body`, built by the same functions that the application's own code uses.
+    The options in `more` replace the options in `body`. Raises HTTPError if the task is unknown or the
+    payload is invalid."""
     task = find_task(route_request, body.task)
     options = {name: value for name in _OPTION_NAMES if (value := getattr(body, name)) is not UNSET}
     if options.get("unique"):

@@ -1,4 +1,5 @@
-"""The API route that streams changes. Each event contains the whole job, flow, queue or overview."""
+"""The API route that streams changes. Each event contains the complete job, flow, queue or overview after the
+change."""
 
 from __future__ import annotations
 

@@ -66,10 +66,12 @@ FieldCondition = Annotated[
 
 
 class JobQuery(QueryParameters, frozen=True, kw_only=True):
-    """A search for jobs; a job must match every given parameter. `since` and `until` are a range of times,
-    which excludes `until`. `time` chooses which time of a job must be in the range: `created`, `due` or
-    `finished`. `field` is a path into the payload and the value to find there, such as `feed.host=a.example`.
-    A request may have up to 20 `field` parameters."""
+    """A search for jobs; a job must match every given parameter.
+
+    - `since`, `until`: the start and the end of a range of times; the end is not included
+    - `time`: the time of a job that must be in the range: `created`, `due` or `finished`
+    - `field`: a path into the payload and the value to find there, such as `feed.host=a.example`; up to 20
+      `field` parameters are allowed"""
 
     ids: list[Name] | None = field(default=None, name="id")
     id_prefix: Name | None = None
@@ -92,9 +94,11 @@ class JobPageQuery(JobQuery, frozen=True, kw_only=True):
 
 
 class JobFilterBody(RequestBody, frozen=True, kw_only=True):
-    """A filter for jobs; a job must match every given field. `since` and `until` are a range of times, which
-    excludes `until`. `time` chooses which time of a job must be in the range: `created`, `due` or `finished`.
-    `fields` has up to 20 pairs: a path into the payload, and the value to find there."""
+    """A filter for jobs; a job must match every given field.
+
+    - `since`, `until`: the start and the end of a range of times; the end is not included
+    - `time`: the time of a job that must be in the range: `created`, `due` or `finished`
+    - `fields`: up to 20 pairs of a path into the payload and the value to find there"""
 
     ids: list[Name] | None = None
     id_prefix: Name | None = None

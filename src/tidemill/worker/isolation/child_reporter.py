@@ -157,6 +157,7 @@ class ChildReporter:
 
 class ChildTransactionEnd:
     """Settles a job inside the handler's transaction, in a child process (implements `TransactionEnd`).
+
     Before the commit, the child asks the worker for the settlement, because only the worker knows all units
     that the attempt used. The child then writes this settlement and commits."""
 

@@ -68,14 +68,15 @@ class CancelRequest(msgspec.Struct, frozen=True, tag="cancel request"):
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run request"):
     """Asks the child to run a job.
 
-    - `chance` is a random number of the worker, for the retry delay.
-    - `policy` has the fields of the task's retry policy, without exception filters. It is used if the
-      child has only the function and not the task definition.
+    - `chance` is a random number between 0 and 1, for the retry delay.
+    - `policy` has the fields of the task's retry policy, without exception filters. It is used if the child
+      has only the function and not the task definition.
     - `pools` are the settings of the job's pools, by name.
-    - `began` is the boot-clock time at which the message is sent, and `wall` the store's wall time at
-      that moment.
-    - `timeout` and `late_in` are seconds from `began`, because the child may read the message much later.
-      A handler or call that starts after `late_in` is late.
+    - `began` is the boot-clock time at which the message is sent, and `wall` the store's wall time at that
+      moment.
+    - `timeout` is the timeout of the attempt, in seconds from `began`.
+    - `late_in` is when the reserved units become too old, in seconds from `began`. A handler or call that
+      starts after that is late.
     - `others` are the other jobs of the batch."""
 
     job: ClaimedJob

@@ -206,11 +206,11 @@ class IsolatedRunner:
                 self._slots.release()
 
     def _set_slot_lent(self, lent: bool) -> None:
-        """Called with `lent=True` when the handler in a child process begins to wait for another job: one
-        more process may run during the wait. Called with `lent=False` when the handler continues.
+        """Lets one more child process run while a handler in a child process waits for another job.
+        `lent=True`: the wait begins. `lent=False`: the wait has ended and the handler continues.
 
-        The handler continues at once, so for a while one process more than `limit` may run. To end this, the
-        next job that ends does not let a waiting job start."""
+        The handler continues at once, so for a while one process more than `limit` may run. The next job that
+        ends therefore does not let a waiting job start."""
         if lent:
             self._slots.release()
         else:

@@ -79,9 +79,9 @@ class DocumentRules(InsertRules, ReadRules):
 
     @rule(goings=st.lists(advance_cases, min_size=1, max_size=2))
     def advance_documents(self, goings: list[AdvanceCase]) -> None:
-        """Advances one or two documents, as `goings` describes. All kinds of documents share this rule.
-        Hypothesis chooses among rules, so more rules for documents would mean fewer calls of the other
-        rules."""
+        """Advances one or two documents; `goings` describes each advance. One rule covers all kinds of
+        documents. Hypothesis chooses among rules, so more rules for documents would mean fewer calls of the
+        other rules."""
         items = [
             (going, tuple(self.made(going.at, number, *job) for number, job in enumerate(going.jobs)))
             for going in goings

@@ -76,8 +76,8 @@ class InsertRules(StorePair):
 
 
 async def _admit_waiting(store: Store, queue: str, verdict: NewJob | None) -> int:
-    """Admits all arrivals and returns how many were admitted. The newest arrival becomes the job `verdict`,
-    or is rejected if `verdict` is None. All older arrivals are rejected."""
+    """Answers all arrivals in the store: the newest becomes the job `verdict`, and all others are rejected.
+    With `verdict=None` the newest is rejected too. Returns the store's count of admitted arrivals."""
     refused = RejectedArrival(queue=queue, error=some.STRATEGY_ERROR)
     waiting = await store.arrivals(MAX_JOBS)
     admissions = [Admission(arrival, queue, refused) for arrival in waiting[:-1]]
@@ -312,8 +312,10 @@ class CheckpointRules(StorePair):
     @precondition(lambda self: self.claims)
     @rule(data=st.data(), step=STEP_CHOICES, commands=STEP_COMMANDS)
     def run_step_verbs(self, data: st.DataObject, step: StepKey, commands: list[tuple[str, int]]) -> None:
-        """Runs `commands` on one claim; each is a step operation and a call number. All operations are in one
-        rule. If each had its own rule, Hypothesis would choose the rules for other things less often."""
+        """Runs `commands` on one claim. Each command is an operation on a step and a call number.
+
+        One rule covers all operations. If each had its own rule, Hypothesis would choose the rules for other
+        things less often."""
         held: ClaimedJob = data.draw(st.sampled_from(self.claims))
         for verb, number in commands:
             self.run_step_verb(held, step, verb, number)
