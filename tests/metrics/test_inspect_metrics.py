@@ -18,7 +18,7 @@ from tests.metrics.prometheus_parser import ParsedMetrics
 from tidemill import ConfigurationError, Filter, GiveUp, Limit, Retry, Tidemill
 from tidemill.core.queues import DAY_SECONDS, Retention
 from tidemill.core.states import State
-from tidemill.inspect import metrics
+from tidemill.inspect import metrics_exposition
 from tidemill.metrics import families as metrics_families
 from tidemill.metrics.catalogue import CATALOGUE
 from tidemill.metrics.rollup import MetricsRollup
@@ -225,7 +225,7 @@ async def test_i28_all_processes_show_the_same_counters_and_no_counter_falls(tmp
 
 
 async def test_a_hanging_gauge_is_cut_off_by_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "GAUGE_READ_TIMEOUT_SECONDS", 0.01)
+    monkeypatch.setattr(metrics_exposition, "GAUGE_READ_TIMEOUT_SECONDS", 0.01)
     app = Tidemill("memory://")
 
     async def hangs() -> float:

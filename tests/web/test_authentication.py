@@ -33,8 +33,8 @@ from tidemill.web.rate_limits import (
     client_network,
 )
 from tidemill.web.request import RouteRequest
-from tidemill.web.request_checks import EXTRA_HEADERS_KEY, AllowedHosts, is_cross_site
 from tidemill.web.request_parser import MAX_PUBLIC_BODY_BYTES
+from tidemill.web.request_security import EXTRA_HEADERS_KEY, AllowedHosts, is_cross_site
 from tidemill.web.streams import RECHECK_SECONDS
 
 

@@ -37,7 +37,7 @@ from tidemill.worker.isolation.messages import (
     StopReply,
 )
 from tidemill.worker.isolation.process import IsolatedProcess
-from tidemill.worker.isolation.waits import ChildWaits, ProcessWaits
+from tidemill.worker.isolation.result_waits import ChildWaits, ProcessWaits
 
 __all__ = ["store"]
 JOB = ClaimedJob("a", "default", "t", b"{}", 1, 2, 1, 5, "", 0, 0, None, None, 0.0, 0.0, "")

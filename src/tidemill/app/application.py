@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tidemill.contract.store import Store
     from tidemill.core.pools import PoolSettings
     from tidemill.http_routes.registry import WebRegistry
-    from tidemill.inspect.metrics import Exposition
+    from tidemill.inspect.metrics_exposition import Exposition
     from tidemill.notifications.config import NotificationConfig
     from tidemill.tasks.pools import Classifiers
     from tidemill.tasks.redaction import TaskSecrets

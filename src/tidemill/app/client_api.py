@@ -193,7 +193,7 @@ class InspectionApi(Application):
     async def exposition(self) -> str:
         """Returns every metric in the text format of Prometheus, including the application's own."""
         if self._exposition is None:
-            from tidemill.inspect.metrics import Exposition
+            from tidemill.inspect.metrics_exposition import Exposition
 
             self._exposition = Exposition(self.snapshot_writer)
         return await self._exposition.text(await self.client.store())

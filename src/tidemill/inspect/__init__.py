@@ -10,4 +10,4 @@ Workers do not need this package. Most queries cost the same however many jobs a
 - `explanation_inputs`, `forecast_inputs`: load the data of explanations and forecasts from the store
 - `forecast`, `plan`: when jobs will be done
 - `formatting`: durations, times and quantities as text
-- `metrics`: the text of /metrics; `store_copy`: copies one store into another"""
+- `metrics_exposition`: the text of /metrics; `store_copy`: copies one store into another"""

@@ -125,8 +125,8 @@ def _calls_before(facts: ExplanationInputs, snapshot: StoreSnapshot) -> list[Cal
 
 
 def _calls_of_lane(job: Job, jobs: int, needs: tuple[Need, ...], snapshot: StoreSnapshot) -> CallGroup:
-    """Returns the calls of `jobs` jobs that are ahead of `job` in its lane. For a task with batches only full
-    batches count, because the remaining jobs share the call of `job`."""
+    """Returns the calls of the `jobs` jobs that are ahead of `job` in its lane. If the task has batches, only
+    full batches count; the jobs that are left over share the call of `job`."""
     work = estimate_calls(jobs, needs, job.batching, snapshot.known())
     if job.batching is None:
         return work

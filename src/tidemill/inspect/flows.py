@@ -147,8 +147,8 @@ async def _explain_parent(
 
 
 def _step_name(graph: FlowGraph, step: StepView) -> str:
-    """Returns the step's name. For a step with one job per element of a list, the number of finished jobs
-    follows."""
+    """Returns the step's name. For a step with one job per element of a list, adds the number of finished
+    jobs."""
     node = graph.node(step.name)
     if node is None or not step.mapped:
         return step.name

@@ -134,8 +134,8 @@ class Inspector:
         return JobView(job=job, attempts=tuple(attempts), log=tuple(log), checkpoints=checkpoints)
 
     async def explain(self, id: str) -> Explanation:  # noqa: A002 - the word for it
-        """Returns why a job waits or what became of it. `id` may also be that of a flow step that has no job
-        yet. Raises JobNotFound."""
+        """Returns why a job waits or what became of it. `id` is the id of a job, or of a flow step that has
+        no job yet. Raises JobNotFound."""
         store = await self._store()
         try:
             return explain(await load_inputs(store, self._tasks, id))

@@ -51,8 +51,8 @@ async def load_alert_state(store: Store) -> tuple[Document | None, AlertState]:
 
 
 class EvaluationResult(NamedTuple):
-    """The number of messages created (`made`), and the errors of the application's measure functions by rule
-    (`broken`)."""
+    """The result of one evaluation of the alert rules. `made` is the number of messages created. `broken`
+    maps rules to the errors of the application's measure functions."""
 
     made: int
     broken: dict[str, Exception]

@@ -88,8 +88,8 @@ def pool_body(view: PoolView) -> dict[str, Any]:
 
 
 def _decode_json_or_text(text: bytes) -> Any:
-    """Returns decoded JSON. A payload that is not JSON, such as that of another program, is returned as
-    text."""
+    """Returns decoded JSON. If the payload is not JSON, for example because another program wrote it, returns
+    it as text."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:

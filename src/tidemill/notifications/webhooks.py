@@ -26,12 +26,14 @@ from tidemill.notifications.webhook_records import (
 
 
 class WebhookView(msgspec.Struct, frozen=True, kw_only=True):
-    """A webhook and the numbers of its deliveries. `event` is the application's own name for the event; None
-    if it has none.
+    """A webhook and the numbers of its deliveries.
 
-    `delivered_until` is a wall time: all jobs that finished before it have their deliveries. `waiting` counts
-    deliveries that the receiver has not accepted yet; `failed` counts deliveries that are no longer tried.
-    Each count stops at 1000 matches, or after reading 5000 jobs."""
+    - `event`: the application's own name for the event; None if it has none
+    - `delivered_until`: a wall time; all jobs that finished before it have their deliveries
+    - `waiting`: the number of deliveries that the receiver has not accepted yet
+    - `failed`: the number of deliveries that are no longer tried
+
+    Each number is at most 1000, and the count stops after reading 5000 jobs."""
 
     name: str
     url: str

@@ -98,8 +98,8 @@ class JobReleased(AttemptEvent, frozen=True, kw_only=True):
 
 
 class JobStartMissed(AttemptEvent, frozen=True, kw_only=True):
-    """A worker gave a job back to the store, because its handler would have started `late` seconds too late:
-    its call could not have reached the provider within the pool's jitter."""
+    """A worker gave a job back to the store, because its handler would have started `late` seconds too late.
+    Its call could not have reached the provider within the pool's jitter."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "job released: too late to start"
@@ -217,7 +217,7 @@ class UnknownTaskReleased(WorkerEvent, frozen=True, kw_only=True):
 
 class LeaseExpired(AttemptEvent, frozen=True, kw_only=True):
     """A worker gave a job back before its handler started, because the lease had expired `late` seconds
-    before."""
+    earlier."""
 
     level: ClassVar[LogLevel] = "warning"
     sentence: ClassVar[str] = "lease expired before the start"

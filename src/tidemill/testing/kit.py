@@ -71,10 +71,11 @@ class _KitRunner(JobAssertions):
         return self._finished_since(before, check=check)
 
     async def _drain(self) -> None:
-        """Runs workers until no job is ready or running.
+        """Runs one worker after another, each until it is idle, until no queue with ready jobs is left.
 
-        If a handler enqueues jobs to a queue that the worker does not serve, another worker runs afterwards
-        and serves it too. If no job is ready but a flow or schedule has to be advanced, one worker runs."""
+        A worker serves the queues that have jobs when it starts. If its handlers enqueue jobs to other
+        queues, the next worker serves these too. One worker also runs if no job is ready but a flow or
+        schedule has to be advanced."""
         served: set[str] = set()
         has_run = False
         while (new := self._busy_queues() - served) or (

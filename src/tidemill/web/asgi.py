@@ -33,8 +33,8 @@ from tidemill.web.live_views import LiveViews
 from tidemill.web.redacted_inspector import RedactedInspector
 from tidemill.web.renderer import WEB_FOLDER, Renderer
 from tidemill.web.request import RouteRequest
-from tidemill.web.request_checks import SecurityMiddleware
 from tidemill.web.request_parser import EncodedSlashMiddleware, decode_path_part, read_body, read_query
+from tidemill.web.request_security import SecurityMiddleware
 from tidemill.web.response_builder import build_response, event_stream_response, problem_response
 from tidemill.web.streams import StreamRegistry, WebSocketMiddleware, WebSocketResponse, is_handshake
 

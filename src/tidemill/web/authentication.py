@@ -22,11 +22,11 @@ from tidemill.core.redaction import CUT_MARK
 from tidemill.errors import TidemillError
 from tidemill.http_routes.problems import HTTPError
 from tidemill.http_routes.routes import ANONYMOUS, Role, Route, User
-from tidemill.web import request_checks
+from tidemill.web import request_security
 from tidemill.web.rate_limits import RequestRateLimiter
 from tidemill.web.redacted_inspector import RedactedInspector
 from tidemill.web.request import RouteRequest
-from tidemill.web.request_checks import (
+from tidemill.web.request_security import (
     EXTRA_HEADERS_KEY,
     AllowedHosts,
     CookieScope,
@@ -145,7 +145,7 @@ class Authenticator:
             _require_origin(request)
             request.scope[CSRF_SCOPE_KEY] = authenticated.csrf
             if route.writes:
-                await request_checks.require_csrf(request, authenticated.csrf)
+                await request_security.require_csrf(request, authenticated.csrf)
         return authenticated.user
 
     async def still_allows(self, request: Request, route: Route, user: User) -> bool:

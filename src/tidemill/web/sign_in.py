@@ -12,7 +12,7 @@ from tidemill.clock import Clock
 from tidemill.http_routes.problems import HTTPError
 from tidemill.http_routes.routes import ANONYMOUS, Role, User
 from tidemill.web.rate_limits import SignInThrottle
-from tidemill.web.request_checks import CookieScope
+from tidemill.web.request_security import CookieScope
 
 SESSION_COOKIE = "session"
 SIGN_IN_BY_TOKEN, SIGN_IN_BY_LINK, SIGN_OUT, REQUEST_WITH_TOKEN = (

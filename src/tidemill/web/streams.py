@@ -21,7 +21,7 @@ from tidemill.clock import Clock
 from tidemill.errors import TidemillError
 from tidemill.http_routes.problems import HTTPError
 from tidemill.http_routes.routes import StreamEvent
-from tidemill.web.request_checks import EXTRA_HEADERS_KEY
+from tidemill.web.request_security import EXTRA_HEADERS_KEY
 
 RECHECK_SECONDS = 1.0
 """Seconds between two checks whether the viewer still has access, also while there are no events: a revoked

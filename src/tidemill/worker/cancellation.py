@@ -148,10 +148,11 @@ class OutcomeDecider:
 
 
 class AttemptStopper:
-    """Cancels attempts. If the code of an attempt does not stop, it settles the attempt nevertheless.
+    """Cancels attempts. If the code of an attempt does not stop in time, it settles the attempt although the
+    code still runs.
 
-    `conclude(attempt, outcome)` is the function that records the outcome of an attempt whose code may still
-    run. Timers call their functions in the context `context`."""
+    `conclude(attempt, outcome)` is the function that records the outcome of such an attempt. `context` is the
+    context in which the deadline timer calls its functions."""
 
     def __init__(
         self,

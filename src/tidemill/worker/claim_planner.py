@@ -1,5 +1,5 @@
-"""Decides how many jobs to claim, from which queues, and how many jobs to claim before a slot is free for
-them."""
+"""Decides how many jobs a worker claims, from which queues, and whether it claims jobs before slots are free
+for them."""
 
 from __future__ import annotations
 
@@ -63,9 +63,7 @@ class ClaimPlanner:
 
     To claim ahead means to claim jobs before slots are free for them. A worker claims ahead only if none of
     its queues has a concurrency limit and none of their tasks uses pools. Otherwise a job that waits in this
-    worker would occupy a limit, or units, that a job on another worker could use. One limited queue stops
-    claiming ahead for all queues, because a claim takes more jobs from one queue if another queue has too
-    few."""
+    worker would occupy a limit, or units, that a job on another worker could use."""
 
     def __init__(
         self,

@@ -129,8 +129,8 @@ class Dispatcher:
         self._signal.set()
 
     async def run(self) -> None:
-        """Runs until the worker holds no jobs and will claim no more. With the option `until_idle` this
-        happens when no job is left to claim, otherwise after `stop_claiming`."""
+        """Runs until the worker holds no jobs and will not claim any more. With the option `until_idle` it
+        stops claiming when no job is left to claim, otherwise after `stop_claiming`."""
         try:
             while not self._is_over:
                 if self._settling is not None and self._settling.done():

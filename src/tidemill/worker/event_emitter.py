@@ -177,10 +177,10 @@ def _emit_pool_change(emitter: EventEmitter, change: PoolChange) -> None:
 class OutcomeEvents:
     """Counts outcomes and emits their events, after the store has recorded them.
 
-    `crashed` collects attempts whose child process died. Later `emit_crashes` asks the store whether their
-    jobs reached the crash limit, and emits the events. A claim does not contain the limit, because crashes
-    are rare. `on_missed` is called with each attempt that was released because its reserved units were too
-    old when its handler was about to start."""
+    - `crashed`: attempts whose child process died. A claim does not contain the crash limit of the queue. So
+      `emit_crashes` later asks the store whether these jobs reached the limit, and emits the events.
+    - `on_missed`: a function that is called with each attempt whose reserved units were too old when its
+      handler was about to start; such an attempt is released."""
 
     def __init__(
         self, stats: WorkerStats, emitter: EventEmitter, on_missed: Callable[[Attempt], None]

@@ -205,7 +205,7 @@ class HeartbeatSender:
 
 def _latest_end(attempt: Attempt) -> float:
     """Returns the event-loop time after which the attempt's lease is no longer renewed: CLEANUP_SECONDS after
-    its timeout. After a timeout the attempt's deadline already includes these seconds."""
+    its timeout. If the attempt has timed out, its deadline was already moved by these seconds."""
     return attempt.deadline if attempt.stop is CancelReason.TIMEOUT else attempt.deadline + CLEANUP_SECONDS
 
 

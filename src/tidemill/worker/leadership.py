@@ -188,8 +188,8 @@ class LeaderElection:
 
     async def hand_over(self, service: MaintenanceService) -> None:
         """Gives up the leadership of a service, because another worker may know tasks that this worker does
-        not know. This worker asks again only after a little more than the duration of a lease. So other
-        workers can ask before it."""
+        not know. This worker asks for it again only after a little more than the duration of a lease, so that
+        other workers can ask first."""
         if service.is_led:
             service.drop_lead()
             service.not_before = self._loop.time() + 1.1 * self.lease

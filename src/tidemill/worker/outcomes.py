@@ -168,12 +168,13 @@ def decide_refusal(meter: UsageMeter, error: BaseException, job: ClaimedJob) -> 
 
 
 def _find_reported_refusal(meter: UsageMeter, error: BaseException, job: ClaimedJob) -> Refusal | None:
-    """Returns the refusal that the handler reported with `ctx.used`, if it probably caused the handler's
-    error: the refused response lacked the data that the handler needed. Returns None otherwise.
+    """Returns the refusal that the handler reported with `ctx.used`, if this refusal probably caused the
+    handler's error. A handler may fail because the refused response lacks the data that it needs. Returns
+    None otherwise; the attempt is then charged.
 
-    Tidemill's own exceptions are not excused, because they decide the outcome themselves. At most 3 attempts
-    in a row are excused (not charged) in this way. A job without pools is never excused, because its excused
-    attempts are not counted."""
+    A Tidemill exception is always charged, because it decides the outcome itself. After 3 attempts in a row
+    that were not charged, the next one is. A job without pools is always charged, because the store does not
+    count its attempts that were not charged."""
     refusal = meter.reported
     if refusal is None or refusal.reason is Reason.TOO_LARGE or isinstance(error, TidemillError):
         return None

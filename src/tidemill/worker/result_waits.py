@@ -35,7 +35,7 @@ MAX_WAIT_DEPTH = 50
 
 
 class NoDeadlock(Exception):
-    """Ends a search for a deadlock, because one of the awaited jobs may still end by itself."""
+    """Raised to end a search for a deadlock, because one of the awaited jobs may still end by itself."""
 
 
 class Deadlock:
@@ -107,8 +107,8 @@ class DeadlockSearch:
         """Returns the jobs that have not started and for which `job` waits, directly or through other running
         jobs. The list is empty if the running jobs wait for one another in a cycle.
 
-        `seen` has the ids of jobs that were visited. Raises `NoDeadlock` if one of the jobs may still end by
-        itself."""
+        `seen` has the ids of the jobs that the search has visited. Raises `NoDeadlock` if one of the jobs may
+        still end by itself."""
         found: list[Job] = []
         for target in self._targets(job):
             for awaited in await self._jobs(target):

@@ -36,13 +36,15 @@ class Worker:
     """A worker. It can be created outside of an event loop and runs only once. The caller opens and closes
     the store.
 
-    - `pools` and `schedules` are those that the application declares.
+    - `pools` and `schedules` are the pools and schedules that the application declares.
     - `lifespan` opens resources that handlers share. The value that it yields is `ctx.state`.
-    - `signals` receives the events. `location` names the store in events, without secrets.
+    - `signals` delivers the worker's events to listeners. `location` names the store in events, without
+      secrets.
     - `snapshot_writer` writes the metrics of the process to the store.
-    - `isolation` creates the runner of isolated jobs; its argument is the number of child processes.
+    - `isolation` is a function that creates the runner of isolated jobs; its argument is the number of child
+      processes.
     - `notifications` configures webhooks and alerts; None for a worker without them.
-    - `secrets` says what to remove from the texts of events.
+    - `secrets` says which secrets are removed from the texts of events.
     - `started` is set when the lifespan is open and the worker is about to claim jobs."""
 
     def __init__(

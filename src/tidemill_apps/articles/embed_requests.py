@@ -145,7 +145,8 @@ class EmbeddingRequests:
         return [self._job(post, priority) for post in posts]
 
     def _job(self, post: Post, priority: int) -> JobRequest[int]:
-        """Builds the embedding job of an article. If the row is pending, the job gets the id that the row
-        holds. If the row is processing, it holds the id of the running job, so the new job gets a new id."""
+        """Builds the embedding job of an article. A pending row holds the id of its next job, and the job
+        gets this id. A row that is processing holds the id of the running job, so the new job gets a new
+        id."""
         id_ = post.rag_job if post.rag_status == PostStatus.PENDING and post.rag_job else self._posts.new_id()
         return self._embed.using(priority=priority, cost=self._packer.cost(post.content), id=id_).job(post.id)

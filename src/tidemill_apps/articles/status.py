@@ -86,9 +86,10 @@ class RunningPost(QueuedPost, frozen=True, kw_only=True, rename="camel"):
 class EmbeddingQueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The status of the embedding queue.
 
-    `queue_length` and `processing_count` count all waiting and running jobs. `queue_tasks` and
-    `processing_tasks` list at most 100 of each; `queue_shown` and `processing_shown` are the lengths of these
-    lists. `blocked_reason` says why nothing is embedded now, or is None."""
+    - `queue_length`, `processing_count`: the number of waiting jobs, and of running jobs.
+    - `queue_tasks`, `processing_tasks`: at most 100 of the waiting jobs, and of the running jobs.
+    - `queue_shown`, `processing_shown`: the lengths of these two lists.
+    - `blocked_reason`: why nothing is embedded now; None if nothing blocks."""
 
     queue_length: int
     processing_count: int

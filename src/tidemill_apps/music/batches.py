@@ -79,9 +79,9 @@ class BatchEnqueuer:
         return jobs
 
     async def enqueue_left_out(self, ctx: Context, work: Work) -> int:
-        """Enqueues jobs for songs for which a model has given exactly one answer that could not be used, in
-        the current run of the pipeline. Returns the number of jobs. After a second such answer a song waits
-        for the next start."""
+        """Enqueues jobs for songs that a model has left out exactly once in the current run of the pipeline:
+        its answer had no usable result for the song. Returns the number of jobs. A song that is left out a
+        second time waits for the next start."""
         jobs = 0
         for queue in QUEUES_BY_WORK[work]:
             planned = await ctx.step(f"{queue} left out", self._choose_left_out, queue, paid=False)

@@ -45,8 +45,8 @@ def find_account(settings: MusicSettings, provider: ProviderKind) -> ProviderAcc
 
 
 def find_simulated_providers(settings: MusicSettings) -> tuple[ProviderKind, ...]:
-    """Returns the providers that are simulated: those without key and address, and those whose account is
-    marked with `simulator`."""
+    """Returns the providers that are simulated. A provider is simulated if its account has neither a key nor
+    an address, or has the mark `simulator`."""
     return tuple(
         provider
         for provider in PROVIDER_KINDS

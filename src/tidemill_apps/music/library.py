@@ -133,8 +133,9 @@ class Library:
     ) -> list[Song]:
         """Returns up to `limit` pending songs without a job. Songs whose last change is oldest come first.
 
-        If `left_out_since` (a time in milliseconds) is given, returns only songs that changed at or after
-        this time, and for which the model has given exactly one answer that could not be used."""
+        If `left_out_since` (a time in milliseconds) is given, returns only songs that were left out exactly
+        once and have changed at or after this time. A song is left out if an answer of the model has no
+        usable result for it."""
         return await self._load_free(SongStatus.PENDING, limit, left_out_since)
 
     async def load_described(
@@ -145,9 +146,9 @@ class Library:
         return await self._load_free(SongStatus.DESCRIBED, limit, left_out_since)
 
     async def count_left_out(self, since: int | None = None) -> int:
-        """Returns the number of waiting songs without a job for which a model has already given an answer
-        that could not be used. If `since` (a time in milliseconds) is given, counts only songs with exactly
-        one such answer that have changed at or after `since`."""
+        """Returns the number of waiting songs without a job that a model has left out: at least one answer
+        had no usable result for the song. If `since` (a time in milliseconds) is given, counts only songs
+        that were left out exactly once and have changed at or after `since`."""
         query = select(func.count()).where(
             songs.c.status.in_(WAITING_STATUSES), songs.c.job_id.is_(None), IS_LISTED
         )

@@ -58,8 +58,8 @@ class PipelineStartResult(Struct, frozen=True, kw_only=True):
 
 
 class PipelineStopResult(Struct, frozen=True, kw_only=True):
-    """The result of a stop: the number of cancelled jobs, of jobs that still run, and of songs that wait
-    again."""
+    """The result of a stop. It has three numbers: cancelled jobs, jobs that still run, and songs that wait
+    for the next start."""
 
     cancelled: int
     running: int

@@ -24,8 +24,8 @@ from tidemill.testing.conformance.fixtures import SAMPLE_ERROR, StoreDriver, ids
 
 
 async def create_jobs_in_many_states(driver: StoreDriver) -> None:
-    """Creates jobs in many states. Jobs `e` and `f` have the key "k". Only one of them can run, because the
-    queue runs one job per key."""
+    """Creates jobs in many states. Jobs `e` and `f` have the same key, "k", and the queue runs one job per
+    key, so only one of them can run."""
     await driver.store.declare({"q": QueueSettings(key_concurrency=1)})
     await driver.add(*"abcd", new_job("e", key="k"), new_job("f", key="k"), new_job("g", delay=9.0))
     jobs = await driver.take()

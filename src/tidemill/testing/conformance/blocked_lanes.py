@@ -76,8 +76,9 @@ class TestBlockedLanes:
         assert [job.call for job in await driver.take()] == ["a", "b", "c", "d"]
 
     async def test_p12_a_group_is_blocked_behind_a_full_lane(self, driver: StoreDriver) -> None:
-        """Two lanes need a used-up pool, and the more urgent lane is also at its key limit. A claim then
-        reports that nothing more can start (`more` is False), so workers do not claim again and again."""
+        """Two lanes need a used-up pool, and the more urgent lane has also reached its key limit. A claim
+        must report that nothing more can start (`more` is False). Otherwise workers would claim again and
+        again."""
         await driver.store.declare({"q": QueueSettings(key_concurrency=1)})
         await driver.store.declare_pools({"m": PoolSettings(limits=(Limit.requests(1, per="hour"),))})
         await driver.add(

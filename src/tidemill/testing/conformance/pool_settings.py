@@ -73,8 +73,8 @@ class TestPoolDeclarations:
         assert await driver.used("m", REQUESTS_PER_MINUTE) == 5
 
     async def test_p1_p2_a_new_amount_drops_the_learned_limit(self, driver: StoreDriver) -> None:
-        """A new declared or overridden amount removes the learned limit. Some providers state their limit
-        only in refusals. Without refusals, the store would keep a learned limit that is now too low."""
+        """A new declared or overridden amount removes the learned limit. The store learns some limits only
+        from refusals. If no more refusals came, a learned limit that is now too low would stay."""
         await driver.store.declare_pools({"m": request_pool(10)})
         await driver.store.observe([Observation(pool="m", amounts={REQUESTS_PER_MINUTE: 2})])
         assert len(await claim_new_jobs(driver, of=50)) == 2
@@ -207,8 +207,8 @@ class TestPoolDeclarations:
         assert answer.verdict is InsertVerdict.ACCEPTED
 
     async def test_p10_j11_a_repeated_id_is_answered_as_before(self, driver: StoreDriver) -> None:
-        """Inserting a job again with a known id gets the same answer as before (accepted). The pool's new,
-        lower limit refuses only new ids."""
+        """A repeated insert with a known job id is accepted again, even if the pool's limit is now too low
+        for the job. The lower limit refuses only new ids."""
         await driver.store.declare_pools({"m": request_pool(3)})
         job = new_job("a", needs=(need("m", requests=2),))
         await driver.add(job)

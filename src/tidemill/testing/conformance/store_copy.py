@@ -116,7 +116,8 @@ def _record_document() -> Advance:
 
 
 async def view_store(store: Store, jobs: list[str]) -> dict[str, Any]:
-    """Returns all that a reader sees of the store and these jobs, without sequence numbers and leases."""
+    """Returns everything that the read methods show of the store and these jobs, without sequence numbers and
+    leases."""
     return {
         "counts": await store.counts(),
         "jobs": [job and replace(job, seq=0, lease=0.0) for job in await store.get(jobs)],
@@ -184,8 +185,8 @@ class TestStoreCopy:
         assert not {"second", "sited"} & set(ids(taken)), "their windows may be used up"
 
     async def test_u7_copied_flows_are_on_the_worklist(self, driver: StoreDriver) -> None:
-        """If the source has not yet processed the job changes of a flow, the flow is on the worklist of the
-        copy. The copy refuses a new flow with the id of a pruned flow."""
+        """A flow whose job changes the source has not processed yet is on the worklist of the copy. The copy
+        refuses a new flow with the id of a pruned flow."""
         source = await MemoryStore(clock=driver.clock, entropy=SeededEntropy(7)).open()
         await fill_store(StoreDriver(source, driver.clock))
         await source.amend(Filter(ids=("part",)), CancelJobs())

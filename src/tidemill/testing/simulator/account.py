@@ -15,7 +15,6 @@ import msgspec
 from msgspec.structs import replace
 
 from tidemill.testing.simulator.http_messages import SimulatorCall
-from tidemill.testing.simulator.meters import QuotaMeter, create_meter
 from tidemill.testing.simulator.options import (
     AccelerationLimit,
     ExternalTraffic,
@@ -24,6 +23,7 @@ from tidemill.testing.simulator.options import (
     SimulatorOptions,
     generate_call_times,
 )
+from tidemill.testing.simulator.quota_meters import QuotaMeter, create_meter
 from tidemill.testing.simulator.quotas import TICKS_PER_SECOND, Quota, QuotaShape, UnitCounts, to_ticks
 from tidemill.testing.simulator.request_log import BillEntry, RefusalEntry, RequestEntry, RequestLog
 

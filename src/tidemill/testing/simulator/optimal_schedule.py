@@ -119,10 +119,9 @@ class _BucketRule:
     """The rule of a token bucket. Call it with the send times so far. It returns the earliest time of the
     next send, or None if the bucket does not delay that send.
 
-    The symbols are those of the module docstring. Call i limits call k only if the calls i to k together need
-    more than B units. The rule must obey the strictest of these calls i. It is the call with the largest s[i]
-    - i·c/r, because the other terms of the formula do not depend on i. `_floor` stores this largest value and
-    is updated after each send, so earlier sends are not compared again."""
+    The module docstring has the formula and its symbols. Every earlier call i gives a bound for the next
+    send, and the largest bound applies. Only the term s[i] - i·c/r of the formula depends on i. So `_floor`
+    stores the largest value of this term, and earlier sends are not compared again."""
 
     def __init__(self, quota: Quota, units: int, guard: Fraction) -> None:
         self._rate = Fraction(quota.amount) / _to_fraction(quota.per)

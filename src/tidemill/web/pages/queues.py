@@ -122,9 +122,9 @@ class OperatorForm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueSettingsForm(OperatorForm, frozen=True, kw_only=True):
-    """The form that overrides the settings of a queue. It has all settings with their new values. If the
-    field of a limit or of a retention bound is empty, the override removes this limit or bound. If `weight`
-    or `crash_limit` is empty, this setting stays unchanged."""
+    """The form that overrides the settings of a queue. It has all settings with their new values. An empty
+    field removes the limit or the retention bound. If `weight` or `crash_limit` is empty, this setting stays
+    unchanged."""
 
     weight: int | None = None
     concurrency: int | None = None

@@ -9,7 +9,7 @@ import msgspec
 from tidemill.http_routes.problems import HTTPError
 from tidemill.http_routes.routes import PageResponse, Redirect, Role, Route
 from tidemill.web.request import RouteRequest
-from tidemill.web.request_checks import CookieScope
+from tidemill.web.request_security import CookieScope
 from tidemill.web.sign_in import SignInService
 
 APP_PLACEHOLDER = "module:app"

@@ -49,7 +49,7 @@ from tidemill.worker.isolation.messages import (
     StopReply,
     decode_child_start,
 )
-from tidemill.worker.isolation.waits import ChildWaits
+from tidemill.worker.isolation.result_waits import ChildWaits
 from tidemill.worker.outcomes import decide_refusal, describe_error, outcome_of_error
 
 

@@ -53,8 +53,8 @@ from tidemill.worker.isolation.messages import (
     decode_from_child,
     encode_message,
 )
+from tidemill.worker.isolation.result_waits import ProcessWaits
 from tidemill.worker.isolation.spawn import ChildDeath, describe_death, kill_session, spawn_child
-from tidemill.worker.isolation.waits import ProcessWaits
 from tidemill.worker.outcomes import OutcomeSignal
 
 MAX_IDLE_SECONDS = 60.0

@@ -34,8 +34,8 @@ from tidemill.worker.batch_outcomes import BatchItem, BatchOutcome
 from tidemill.worker.isolation.handler_import import CANNOT_ISOLATE, CannotIsolate, find_handler_path
 from tidemill.worker.isolation.messages import HandlerPath, PrepareRequest, RunRequest
 from tidemill.worker.isolation.process import CLOSE_TIMEOUT_SECONDS, IsolatedProcess
+from tidemill.worker.isolation.result_waits import ProcessWaits
 from tidemill.worker.isolation.spawn import ChildDeath, SpawnError
-from tidemill.worker.isolation.waits import ProcessWaits
 from tidemill.worker.outcomes import OutcomeSignal
 
 START_TIMEOUT_SECONDS = 60.0

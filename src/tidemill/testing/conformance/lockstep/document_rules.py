@@ -48,8 +48,10 @@ class AdvanceCase(msgspec.Struct, frozen=True):
     - `at`: the kind and id of the document
     - `next`: the new content; None asks to delete the document
     - `jobs`: the new jobs, each with its queue and, for an invalid job, its error
-    - `nth`: which job changes the advance takes from the worklist: 0 none, 1 all, 2 every second change
-    - `behind`: added to the current revision; with 1, the revision is wrong and the advance is refused
+    - `nth`: how many of the job changes on the worklist the advance processes: 0 for none, 1 for all, 2 for
+      every second one
+    - `behind`: a number that is added to the current revision; with 1, the revision is wrong and the advance
+      is refused
     - `requeue`: True puts the document on the worklist again"""
 
     at: tuple[DocumentKind, str]

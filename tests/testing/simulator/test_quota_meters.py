@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.testing.simulator.meters import QuotaMeter, create_meter
+from tidemill.testing.simulator.quota_meters import QuotaMeter, create_meter
 from tidemill.testing.simulator.quotas import TICKS_PER_SECOND, Quota, find_next_date, local_date, to_ticks
 
 History = list[tuple[int, int]]
