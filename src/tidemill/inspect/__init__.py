@@ -1,7 +1,7 @@
 """Queries and operator actions, used by the command line, the HTTP API and the dashboard.
 
-Workers do not need this package. Most queries cost the same however many jobs are stored. Only `count`,
-`each` and a change by filter read every matching job, page by page.
+Workers do not need this package. Most queries take the same time for a small and for a large store. Only
+`count`, `each` and a change by filter read every matching job, page by page.
 
 - `inspector`: the API, `app.inspect`; `views` defines the values that it returns
 - `queues`, `pools`, `flows`, `jobs`: one module for each kind of object that the inspector reads

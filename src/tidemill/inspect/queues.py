@@ -59,8 +59,8 @@ async def _add_recent(
 async def load_queue_views(
     store: Store, forecasts: Forecasts, history_cache: DailyHistoryCache
 ) -> list[QueueView]:
-    """Returns the views of all queues. Forecasts and the history of the last 24 hours come from the
-    arguments."""
+    """Returns the views of all queues. `forecasts` has their forecasts, and `history_cache` the history of
+    the last 24 hours."""
     return await _load_views(store, await store.queues(), forecasts, history_cache)
 
 

@@ -144,8 +144,8 @@ async def load_totals(store: Store, queues: Iterable[str], pools: Iterable[str])
 
 
 async def save_totals(store: Store) -> None:
-    """Adds the counters of minutes older than 25 hours, which no longer change, to the stored totals. If two
-    workers do this at the same time, the store refuses the second write."""
+    """Adds the counters of minutes older than 25 hours to the stored totals; the counters of such minutes no
+    longer change. If two workers do this at the same time, the store refuses the second write."""
     revision, totals = await load_document(store, TOTALS_DOCUMENT, HistoryTotals)
     before = ((await store.read_clock()).wall - COMPLETE_AFTER_SECONDS) // 60 * 60
     if before <= totals.through:

@@ -134,8 +134,8 @@ class Attempt(msgspec.Struct, eq=False):
 
     @property
     def is_leased(self) -> bool:
-        """True until the lease ends on this worker's boot clock. Afterwards another worker may hold the job,
-        because this worker was suspended or could not renew the lease."""
+        """True until the lease ends on this worker's boot clock. After that another worker may hold the job.
+        A lease ends in this way if this worker was suspended or could not renew it."""
         return self.boot() <= self.leased_until
 
     def conclude(self, outcome: Outcome) -> None:

@@ -121,8 +121,8 @@ class BatchAttempt(Attempt):
         )
 
     def begin(self) -> None:
-        """Sets all members to begun and decodes their items. A member whose payload cannot be decoded fails
-        alone; the other members run."""
+        """Marks all members as begun and decodes their items. If a payload cannot be decoded, only its member
+        fails; the other members run."""
         assert self.definition is not None  # noqa: S101 - an unknown task makes no call
         self.begun = True
         for member in self.members:
@@ -139,8 +139,8 @@ class BatchAttempt(Attempt):
     def set_outcomes(self, outcomes: Sequence[Outcome], charged: Sequence[Outcome] = ()) -> Outcome:
         """Stores one outcome for each member of `runs`, in order, and returns the first outcome.
 
-        `charged` has the outcomes that cost an attempt. The store applies them if the provider was overloaded
-        too often. It is empty, or has one entry per member."""
+        `charged` is empty, or has for each member a second outcome that costs an attempt. The store uses the
+        second outcome if the provider was overloaded too often."""
         self.outcomes_by_job.update(zip((job.id for job in self.jobs), outcomes, strict=True))
         for member, replacement in zip(self.runs, charged, strict=bool(charged)):
             member.charged = replacement

@@ -31,8 +31,8 @@ class Drain:
     this grace time at once.
 
     After the grace time the remaining handlers are cancelled and their jobs are released. `gave_up` is set if
-    outcomes still cannot be settled after that. So a store that does not answer cannot keep the worker from
-    stopping."""
+    outcomes still cannot be settled some time later, so that the worker stops even if the store does not
+    answer."""
 
     def __init__(
         self,

@@ -209,8 +209,8 @@ class Executor:
         self._on_end(batch, outcome)
 
     async def _fill_inputs(self, batch: BatchAttempt) -> None:
-        """Loads the items that are results of other flow steps. A member whose item cannot be loaded ends
-        alone; the other members run."""
+        """Loads the items that are results of other flow steps. If an item cannot be loaded, only its job
+        ends; the other jobs of the batch run."""
         for member in batch.members:
             if member.job.flow is not None and member.job.flow.reads and member.stop is None:
                 self._stopper.watch(batch)

@@ -31,10 +31,12 @@ hand."""
 class FlowAdvancer:
     """Advances flows whose tasks this worker knows.
 
-    It leaves a flow with an unknown task to another worker. It also gives up the leadership of this service,
-    so that another worker can lead. If no worker knew the task for 24 hours, the flow's jobs of that task
-    fail. The worker that decides this must have seen the flow for at least one hour. `extra_jobs` returns
-    jobs to create together with an advance, such as the webhook delivery about the flow's end."""
+    If a flow has an unknown task, this worker leaves the flow to another worker and gives up the leadership
+    of this service, so that another worker can lead. If no worker knew the task for 24 hours, the flow's jobs
+    of that task fail. The worker that decides this must have seen the flow for at least one hour.
+
+    `extra_jobs` is a function that returns jobs to create together with an advance, such as the webhook
+    delivery about the flow's end."""
 
     def __init__(
         self,

@@ -88,8 +88,8 @@ async def run_service(
 ) -> None:
     """Runs `do` every `seconds` and on request, while this worker leads the service. Runs until cancelled.
 
-    If `do` returns True, more work is left, and `do` is called again almost at once. `seconds_until_next` may
-    return the seconds until an earlier run is due, or None."""
+    If `do` returns True, more work is left, and `do` is called again almost at once. `seconds_until_next` is
+    a function that returns the seconds until an earlier run is due, or None."""
     failing, time = False, asyncio.get_running_loop().time
     while True:
         await service.wait_until_due()

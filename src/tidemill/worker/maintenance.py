@@ -43,8 +43,8 @@ MIN_PRUNE_SECONDS = 1.0
 
 
 class Pruner:
-    """Deletes finished jobs by the retention of their queue. Before each run, `metrics_rollup` saves totals
-    of the history that is about to be deleted. `time` returns the event-loop time."""
+    """Deletes finished jobs by the retention of their queue. `time` is a function that returns the event-loop
+    time. Before each run, `metrics_rollup` saves totals of the history that the store is about to delete."""
 
     def __init__(
         self, store: Store, metrics_rollup: MetricsRollup, emitter: EventEmitter, time: Callable[[], float]
@@ -100,8 +100,8 @@ class Maintenance:
     """Runs the maintenance services of a worker. At least every `lead_every` seconds it asks the store which
     services this worker leads and which are due.
 
-    The services that reclaim, admit and advance have no timer of their own. They send nothing to the store
-    until its answer, or a wake-up, says that there is work."""
+    The services that reclaim, admit and advance have no timer of their own. They run when this answer, or a
+    wake-up, says that there is work."""
 
     def __init__(
         self,
@@ -140,8 +140,8 @@ class Maintenance:
 
     @property
     def created(self) -> int:
-        """A counter that grows each time maintenance may have created jobs. Compare it with an earlier value
-        to see whether new jobs may exist."""
+        """A counter that grows whenever maintenance may have created jobs. A caller compares two values to
+        see whether new jobs may exist."""
         notified = 0 if self._notifier is None else self._notifier.created
         return self._admitter.admitted + self.advancer.advanced + self._scheduler.fired + notified
 

@@ -88,7 +88,7 @@ class Notifier:
 
     @property
     def created(self) -> int:
-        """A counter that grows each time the notifier creates a job. It also grows by 1 when this worker
+        """A counter that grows whenever the notifier creates a job. It also grows by 1 when this worker
         begins to claim from the notification queue, because jobs may already wait there."""
         return self._finder.made + self._messages + self._serves
 

@@ -1,5 +1,5 @@
-"""Reports to a pool while an attempt still runs. They are about late calls, calls without a reservation, and
-refusals after which the client retries by itself."""
+"""Sends reports to pools while an attempt still runs. The reports are about late calls, calls without a
+reservation, and refusals after which the HTTP client retries by itself."""
 
 from __future__ import annotations
 
@@ -85,10 +85,9 @@ class UsageReports:
         return known is not None and _is_same_refusal(seen, known)
 
     def take_unreported(self) -> dict[tuple[PoolKey, bool], Observation]:
-        """Returns the refusals that this class has not reported yet. The settlement reports them instead, so
-        that the pool gets each refusal once.
-
-        If the settlement fails, the next call returns the refusals again."""
+        """Returns the refusals that this object has not reported yet. The settlement reports them instead, so
+        that the pool gets each refusal once. If the settlement fails, the next call returns the refusals
+        again."""
         with self._lock:
             self._due.clear()
             return {(pool_key, True): seen for pool_key, seen in self._pending_refusals.items()}

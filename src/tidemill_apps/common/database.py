@@ -317,8 +317,8 @@ async def explain_refused_rows(database: Database, table: Table, what: str) -> A
 
 
 def find_unfillable_columns(connection: Connection, table: Table) -> list[str]:
-    """Returns the names of columns that exist in the database and need a value, but that the application does
-    not know and cannot fill. The table may still accept rows, if a database trigger fills these columns."""
+    """Returns the names of columns that need a value in every new row but are unknown to the application. If
+    a database trigger fills these columns, the table still accepts rows."""
     there = inspect(connection).get_columns(table.name, table.schema)
     return [column["name"] for column in there if column["name"] not in table.c and requires_value(column)]
 

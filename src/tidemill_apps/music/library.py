@@ -105,7 +105,7 @@ class Library:
         return len(page.new), len(page.changed)
 
     async def count_new_pending(self, tracks: Sequence[Track]) -> int:
-        """Returns how many more songs would be pending without a job after `upsert`. Writes nothing."""
+        """Predicts how many songs `upsert` would add to the pending songs without a job. Writes nothing."""
         async with self.database.reading() as connection:
             there = await load_sync_rows(connection, tracks)
         page = compare_tracks(tracks, there)

@@ -112,8 +112,8 @@ def _pause_block(work: Iterable[QueueView]) -> ProviderCallBlock | None:
 
 
 def _day_quota_block(calls: PoolStatus, now: float) -> ProviderCallBlock | None:
-    """Returns a block if all calls of the day are used, even if the provider has refused no call. Returns
-    None otherwise, and while a call is still reserved."""
+    """Returns a block if all calls of the day are used, even if the provider has not refused a call. Returns
+    None otherwise. Also returns None while a call is still reserved."""
     if calls.reservations:
         return None
     for limit in calls.limits:

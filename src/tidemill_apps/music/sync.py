@@ -152,8 +152,8 @@ async def sync_library(
 
 
 async def preview_sync(source: SongSource, library: Library, *, confirmed: bool = False) -> SyncPreview:
-    """Returns the predicted effect of a sync. It reads the source and writes nothing. `confirmed` is that of
-    `sync_library`."""
+    """Returns the predicted effect of a sync. It reads the source and writes nothing. `confirmed` has the
+    same meaning as in `sync_library`."""
     version = await _load_source_version(source)
     if version and version == await library.flags.get(LAST_MODIFIED_KEY):
         return SyncPreview()

@@ -73,8 +73,8 @@ class TestAdmit:
     async def test_j20_i3_the_id_of_a_pruned_job_makes_no_second_job(
         self, driver: StoreDriver, arrive: Arrive
     ) -> None:
-        """An arrival with the id of a pruned job is removed, as long as the store remembers that id. It
-        creates neither a job nor a rejection."""
+        """An arrival with the id of a pruned job is removed and creates neither a job nor a rejection. This
+        holds as long as the store remembers the id."""
         await driver.store.declare({"q": QueueSettings(keep_done=Retention(age=0.0))})
         await driver.ended("a")
         assert (await driver.store.prune()).pruned == 1

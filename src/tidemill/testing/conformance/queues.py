@@ -52,8 +52,8 @@ class TestQueueSettings:
         assert (queue.settings.concurrency, queue.override, queue.pause) == (9, None, None)
 
     async def test_q1_a_shorter_default_keeps_the_retention_of_paid_tasks(self, driver: StoreDriver) -> None:
-        """A queue with a paid task keeps ended jobs longer by default. A program without this task may
-        declare the queue later. Its default does not replace the longer one; a value that it sets does."""
+        """A queue with a paid task keeps ended jobs longer by default. If a program without this task
+        declares the queue, the longer default stays. Only a retention that the program sets replaces it."""
         paid = with_paid_retention(QueueSettings())
         for settings in (QueueSettings(), paid, QueueSettings(weight=2)):
             await driver.store.declare({"q": settings})

@@ -170,8 +170,8 @@ class TestUniqueMerge:
         assert [(job.id, job.call) for job in await driver.take()] == [("1", "1"), ("mate", "1")]
 
     async def test_j14_nothing_is_merged_into_an_expired_holder(self, driver: StoreDriver) -> None:
-        """If the holder of the unique key has expired, a request becomes a new job. Merged into the expired
-        job, the request would be cancelled with it at the next claim."""
+        """If the holder of the unique key has expired, a request becomes a new job. If it were merged into
+        the expired job, the next claim would cancel both."""
         await driver.add(unique_job("1", "merge", expires=10.0))
         driver.clock.advance(11.0)
         assert await insert_verdicts(driver, unique_job("2", "merge")) == [(InsertVerdict.ACCEPTED, "2")]

@@ -1,5 +1,5 @@
-"""The simulated account of a provider. It admits a call if every quota has enough free units, and refuses it
-otherwise.
+"""The simulated account of a provider. It decides about each call: a call is refused if one quota has too few
+free units, or during a disruption.
 
 The decisions depend only on the calls and their times. Pass the calls in the order of their times. Nothing
 here waits or reads a clock."""

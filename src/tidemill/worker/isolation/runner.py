@@ -68,10 +68,10 @@ class Isolation(Protocol):
     real processes.
 
     - `runs_middleware`: True if the child runs the application's middleware.
-    - `run`: runs one job. It calls the function `started` just before the handler begins. `middleware` is
-      the number of middleware functions in the worker.
-    - `lifespan_problem`: why the handler runs without the lifespan; None if it runs with the lifespan. The
-      value belongs to the job that is being started, so read it only inside `started`."""
+    - `run`: runs one job. It calls the function `started` just before the handler begins. `middleware` is the
+      number of middleware functions in the worker.
+    - `lifespan_problem`: why the handler runs without the lifespan; None if it runs with the lifespan. Read
+      it only inside `started`, because it belongs to the job that is being started."""
 
     @property
     def runs_middleware(self) -> bool: ...

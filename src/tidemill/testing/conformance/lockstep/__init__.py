@@ -43,7 +43,7 @@ LOCKSTEP_SETTINGS = settings(
 class Lockstep(
     BatchRules, DocumentRules, SuccessorRules, PoolRules, CheckpointRules, OperatorRules, ReadRules
 ):
-    """The complete Hypothesis state machine: all rules, on one pair of stores."""
+    """The Hypothesis state machine that has all lockstep rules. It runs them on one pair of stores."""
 
 
 def run_lockstep(
