@@ -40,11 +40,9 @@ class BatchOutcome(msgspec.Struct, frozen=True, tag="batch outcome"):
     """The outcomes of a batch whose call failed.
 
     - `outcomes`: one outcome per job; used unless the batch is split.
-    - `error`: the error of the call. None if no single item can have caused it; the batch is then not
-      split.
-    - `charged`: one outcome per job that costs an attempt, or empty. The store uses these outcomes
-      if the overload budget of the pool is used up. This budget limits how many overloads of a provider
-      are excused."""
+    - `error`: the error of the call. None if no single item can have caused it; the batch is then not split.
+    - `charged`: empty, or for each job a second outcome that costs an attempt. The store uses it if the pool
+      has used up its overload budget, the number of overloads that cost no attempt."""
 
     outcomes: list[Outcome]
     error: Error | None = None

@@ -326,8 +326,8 @@ async def settle_overloaded(driver: StoreDriver, *held: ClaimedJob) -> list[Writ
 
 class TestClaimWait:
     async def test_p20_a_claim_reports_its_wait_and_a_repetition_does_not(self, driver: StoreDriver) -> None:
-        """`waited` is the number of seconds from the call of `claim` to the time from which its units count.
-        A repeated claim reports None. Each store has its own tests of long waits for locks."""
+        """A claim reports in `waited` how many seconds after its call the window of its units begins. A
+        repeated claim reports None. Each store has its own tests of long waits for locks."""
         await declare_and_fill_pool(driver, 2)
         claims = await driver.claim(limit=1)
         assert claims.waited is not None

@@ -90,8 +90,8 @@ class SimulatedProvider:
             await asyncio.sleep(left / TICKS_PER_SECOND / self._scale)
 
     async def serve(self, request: SimulatorRequest) -> SimulatorExchange:
-        """Serves one call and returns the exchange: it counts the call, decides, waits for the latency and
-        bills it."""
+        """Serves one call and returns the exchange. It counts the call, admits or refuses it, waits for the
+        latency, and bills it."""
         await self._pass(self._draws.uniform(0.0, self.options.jitter))
         try:
             call = self.dialect.read(request, self.options.output_tokens)
