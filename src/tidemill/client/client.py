@@ -91,7 +91,7 @@ class Client:
     @property
     def store_identity(self) -> object:
         """An object that identifies the current store. Compare it with `is`: the same object means the same
-        store. Inside a block of `moved`, in which tests use another store, it is another object."""
+        store. Inside a block of `Application.use_store` it is another object."""
         return self._sessions
 
     def current_store(self) -> Store | None:
@@ -108,17 +108,20 @@ class Client:
         self._sessions.settings_changed()
 
     @contextmanager
-    def moved(self, clock: Clock, entropy: Entropy, on_wait: Callable[[Job], None]) -> Iterator[None]:
-        """For tests: inside the block the client uses new store sessions and the given `clock`, `entropy` and
-        `on_wait`. The end of the block restores the old ones. `on_wait` is called while a caller waits for a
-        job.
+    def use_new_sessions(
+        self, clock: Clock, entropy: Entropy, on_wait: Callable[[Job], None]
+    ) -> Iterator[None]:
+        """Context manager for tests. Inside the block, the client opens new sessions with the store and uses
+        the given `clock`, `entropy` and `on_wait`. The end of the block restores the old ones. `on_wait` is
+        called while a caller waits for a job.
 
-        `Application.moved` replaces the store and calls this. Call `close` before the block ends."""
+        `Application.use_store` replaces the store and calls this method. Call `close` before the block
+        ends."""
         before = self._clock, self._sessions, self._portal, self._blocking, self.on_wait
         self._clock, self._sessions, self.on_wait = clock, self._sessions.reopened(), on_wait
         self._portal, self._blocking = Portal(), None
         try:
-            with self.requests.moved(clock, entropy):
+            with self.requests.use_clock(clock, entropy):
                 yield
         finally:
             self._clock, self._sessions, self._portal, self._blocking, self.on_wait = before

@@ -42,8 +42,8 @@ class RequestBuilder:
         self._warned: dict[str, float] = {}
 
     @contextmanager
-    def moved(self, clock: Clock, entropy: Entropy) -> Iterator[None]:
-        """Context manager: inside the block, times come from `clock` and job ids from `entropy`."""
+    def use_clock(self, clock: Clock, entropy: Entropy) -> Iterator[None]:
+        """Context manager for tests: inside the block, times come from `clock` and job ids from `entropy`."""
         before = self._clock, self.new_id, self._warned
         self._clock, self.new_id, self._warned = clock, entropy.new_id, {}
         try:
@@ -87,7 +87,7 @@ class RequestBuilder:
             trace=options.trace,
             tags=options.tags,
             needs=needs,
-            batching=None if task.batch is None else task.batch.together,
+            batching=None if task.batch is None else task.batch.policy,
         )
         return JobRequest(options.queue, job)
 

@@ -83,8 +83,8 @@ class ClosedGate(msgspec.Struct, frozen=True):
 
 
 class OpenGate(msgspec.Struct, frozen=True):
-    """The answer that a call may be tried. `probe=True`: only this one job may call, and the caller must call
-    `start_probe` in the same transaction."""
+    """The answer that the breaker does not stop a call. `probe=True`: only this one job may call, and the
+    caller must call `start_probe` in the same transaction."""
 
     probe: bool = False
 
@@ -93,7 +93,7 @@ def record_refusal(
     pool: PoolSettings, breaker: Breaker, refusal: Refusal, now: Instant, seen: RefusalFacts
 ) -> Breaker:
     """Returns the breaker after a provider's refusal. `seen` has the facts that the store knows about the
-    refused call. If this call was the probe, the probe ends, for every reason of a refusal."""
+    refused call. If this call was the probe, the probe ends, whatever the reason of the refusal is."""
     known = drop_expired_closures(breaker, now)
     if seen.probe:
         known = replace(known, probe=None)
@@ -122,7 +122,7 @@ def spends_attempt(breaker: Breaker, refusal: Refusal, now: Instant, seen: Refus
 
 
 def check_gate(breaker: Breaker, units: Units, now: Instant) -> OpenGate | ClosedGate:
-    """Returns whether the breaker lets a call with these `units` try. `breaker` must come from
+    """Returns whether the breaker allows a call with these `units`. `breaker` must come from
     `drop_expired_closures`. Limits are not checked here; see `pool_with_ramp_and_cap`."""
     holding = [closure for closure in breaker.closures if closure.holds(now.wall)]
     stopping = [closure for closure in holding if _applies_to_units(closure, units)]
@@ -206,8 +206,8 @@ def ramp_seconds_left(pool: PoolSettings, breaker: Breaker, now: Instant) -> flo
 
 
 def ramp_share(pool: PoolSettings, breaker: Breaker, now: Instant) -> float | None:
-    """Returns how far the slowest limit has opened along the ramp, from 0.1 to below 1; None if no ramp is
-    going on."""
+    """Returns the share of its amount that the slowest limit allows during the ramp, from 0.1 to below 1;
+    None without a ramp."""
     shares = [_limit_ramp_share(pool, breaker, limit, now) for limit in pool.limits]
     lowest = min(shares, default=1.0)
     return None if breaker.ramp is None or lowest >= 1.0 else lowest
@@ -221,8 +221,8 @@ def _limit_with_ramp_and_cap(pool: PoolSettings, breaker: Breaker, limit: Limit,
 
 
 def _ramped_amount(pool: PoolSettings, breaker: Breaker, limit: Limit, now: Instant) -> float:
-    """Returns the amount of the limit during the ramp. It is never below 1 (or the whole amount if that is
-    less), because a ramp must not close a pool."""
+    """Returns the amount of the limit during the ramp. It is at least 1, or the whole amount if that is below
+    1, because a ramp must not close a pool."""
     return max(limit.amount * _limit_ramp_share(pool, breaker, limit, now), min(1.0, limit.amount))
 
 

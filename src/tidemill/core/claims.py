@@ -83,12 +83,12 @@ class ClaimResult(msgspec.Struct, kw_only=True):
 
     - `more`: True if jobs that could start now were left for another worker.
     - `next_due`: the seconds until another job of these queues may start, None if unknown.
-    - `blocked`, `missing`: only for a claim by ids. The jobs that cannot start now, and the jobs that are
+    - `blocked`, `missing`: only for a claim by ids: the jobs that cannot start now, and the jobs that are
       finished or do not exist.
     - `batch_waits`: True if jobs of a batch task wait for more jobs; they will start even if none come.
     - `pool_changes`: the changes that the claim made to pools; empty for a repeated claim.
-    - `waited`: the seconds from the request to the time from which its units count (P20). None for a
-      repeated claim."""
+    - `waited`: the seconds between the request and the moment from which the reserved units count (P20). None
+      for a repeated claim."""
 
     jobs: list[ClaimedJob]
     more: bool = False
@@ -100,8 +100,8 @@ class ClaimResult(msgspec.Struct, kw_only=True):
     waited: float | None = None
 
     def after(self, waited: float) -> Self:
-        """Sets `waited`, the seconds from the request to the time from which its units count, and returns
-        this result. The result of a repeated claim has `waited=None` and stays unchanged (P20)."""
+        """Sets `waited` (see the class) and returns this result. The result of a repeated claim keeps
+        `waited=None` (P20)."""
         if self.waited is not None:
             self.waited = max(0.0, waited)
         return self
@@ -109,9 +109,9 @@ class ClaimResult(msgspec.Struct, kw_only=True):
 
 class Settlement(msgspec.Struct, frozen=True):
     """The outcome of one attempt, as the worker sends it. `spent` reports the used units, None for a job
-    without pools. `charged` is a second outcome for a refused call, which costs an attempt. The store applies
-    it instead of `outcome` if the refusal must cost an attempt, for example because the pool's overload
-    budget is used up."""
+    without pools. `charged` is another outcome for a refused call. The store applies `charged` instead of
+    `outcome` if the refusal costs the job an attempt, for example because the pool's overload budget is used
+    up."""
 
     job: str
     fence: int

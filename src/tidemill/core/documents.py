@@ -182,6 +182,6 @@ def _expiry(before: Document | None, then: DocumentUpdate, now: float) -> dict[s
 
 
 def remembered_id(kind: DocumentKind, document: str) -> str:
-    """Returns a text that a store keeps after it has deleted a document, so that the same flow does not run
-    again. It is stored in the same place as the ids of enqueue requests, which prevent a second enqueue."""
+    """Returns the text under which a store remembers a deleted document, so that the same flow does not run
+    again. The text is stored with the ids of enqueue requests, which prevent a second enqueue."""
     return f"\x1f{kind}\x1f{document}"

@@ -97,12 +97,15 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The pool usage of one attempt. `made=False`: no call was made, and all reserved units are returned.
-    `made=True`: if the usage of a unit is not reported, its reserved amount counts as used. `well=True`: the
-    provider answered without an error. If the call was a probe, its pool then opens."""
+    """The pool usage of one attempt, as its worker reports it.
+
+    - `made`: False if no call was made; all reserved units are then returned. If True, the reserved amount of
+      each unit without reported usage counts as used.
+    - `is_success`: True if the provider answered without an error. If the call was a probe, its pool then
+      opens."""
 
     made: bool = True
-    well: bool = False
+    is_success: bool = False
     usages: tuple[PoolUsage, ...] = ()
     observations: tuple[Observation, ...] = ()
 

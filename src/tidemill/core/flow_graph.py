@@ -187,9 +187,9 @@ class StopReason(StrEnum):
 
 
 class FlowStop(msgspec.Struct, frozen=True):
-    """A flow was stopped by a cancellation or a timeout before its steps had finished. The flow's live jobs
-    are then cancelled too. `cleared=True`: they have been cancelled. If a job of the flow is live after that,
-    an operator has retried it."""
+    """The record that a flow was stopped by a cancellation or a timeout. The flow's live jobs have to be
+    cancelled too. `cleared=True`: this is done. A job of the flow that is live after that was retried by an
+    operator."""
 
     why: StopReason
     reason: str

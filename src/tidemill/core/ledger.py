@@ -210,23 +210,25 @@ def settle_reservations(  # noqa: PLR0917 - all parts of a settlement
             call=call,
         )
         save_account(ledger, seen.account_key, job, known[1], after)
-    _record_call_ends(ledger, ended, job, now, well=spent.well and spent.made)
+    _record_call_ends(ledger, ended, job, now, is_success=spent.is_success and spent.made)
     return charged
 
 
 def _record_call_ends(
-    ledger: Ledger, ended: Sequence[HeldReservation], job: str, now: Instant, *, well: bool
+    ledger: Ledger, ended: Sequence[HeldReservation], job: str, now: Instant, *, is_success: bool
 ) -> None:
-    """Records whether the calls succeeded (`well`). A successful probe opens its pool, and guessed limits may
-    rise."""
+    """Records the end of the calls of a settled claim. `is_success=True`: the provider answered without an
+    error. A successful probe then opens its pool, and guessed limits may rise."""
     probes = {reserved.account_key for reserved in ended if reserved.probe}
     for account_key in dict.fromkeys(reserved.account_key for reserved in ended):
         known = ledger.load(account_key)
-        if known is None or not (account_key in probes or (well and known[1].learned)):
+        if known is None or not (account_key in probes or (is_success and known[1].learned)):
             continue
         pool, before = known
-        after = accounts.record_call_end(before, job, now, well=well) if account_key in probes else before
-        after = accounts.record_success(pool, after, now) if well else after
+        after = (
+            accounts.record_call_end(before, job, now, well=is_success) if account_key in probes else before
+        )
+        after = accounts.record_success(pool, after, now) if is_success else after
         if after is not before:
             save_account(ledger, account_key, job, before, after)
 

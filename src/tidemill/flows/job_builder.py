@@ -150,7 +150,7 @@ def _apply_task(job: NewJob, work: JobTemplate, task: TaskDefinition, results: J
         job,
         key=key,
         needs=_compute_needs(task, arguments, work),
-        batching=None if task.batch is None else task.batch.together,
+        batching=None if task.batch is None else task.batch.policy,
     )
 
 

@@ -66,8 +66,8 @@ _USAGE_MARKERS = (b'"usage', b'"error"')
 
 
 class BodyUsageReader:
-    """Finds the usage in a response body while the body streams. `feed` takes the pieces of the body in
-    order."""
+    """Finds the usage in a response body while the body streams. Pass each piece of the body to `feed`, and
+    call `finish` at the end."""
 
     def __init__(self, content_type: str) -> None:
         self._events = EventStreamUsage() if "event-stream" in content_type else None
@@ -87,13 +87,13 @@ class BodyUsageReader:
             self._end += piece
             del self._end[:-BODY_END_BYTES]
 
-    def content(self) -> Any:
-        """Returns the part of the body that holds the usage; None if the body is empty or has no usage. It
-        ends the reading: `feed` ignores every piece of the body after this call.
+    def finish(self) -> Any:
+        """Ends the reading and returns the part of the body that has the usage; None if there is none. Later
+        calls of `feed` have no effect.
 
-        For an event stream this is a dict with the last usage, and the error if there was one. For another
-        body it is the whole body as bytes. If the body is longer than 256 KiB, only the usage near its
-        beginning or end is returned."""
+        For an event stream, the result is a dict with the last usage, and the error if there was one. For any
+        other body it is the whole body as bytes. Of a body over 256 KiB only the usage near its beginning or
+        end is returned."""
         self._is_over = True
         if self._events is not None:
             return self._events.found or None

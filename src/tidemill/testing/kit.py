@@ -236,7 +236,7 @@ class kit:  # noqa: N801 - called like a function
     def _replace_store(self, clock: KitClock) -> KitEnvironment:
         self._check_not_entered()
         environment = KitEnvironment(self._app, clock, seed=self._seed, state=self._state)
-        self._replacement = environment.moved()
+        self._replacement = environment.use_store()
         self._replacement.__enter__()
         return environment
 

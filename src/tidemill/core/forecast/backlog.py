@@ -1,4 +1,4 @@
-"""The work of a forecast: ready and planned jobs of each lane, with their needs."""
+"""The jobs of a forecast: ready and planned jobs of each lane, with their needs."""
 
 from __future__ import annotations
 

@@ -105,8 +105,8 @@ class Shard:
         connection.ask(self._packed(script, args), until).add_done_callback(on_reply)
 
     def _packed(self, script: LuaScript, args: tuple[CommandArgument, ...]) -> bytes:
-        words = self._clock.words() if script.uses_boot_clock else self._clock.words_without_expectation()
-        return pack_command((b"EVALSHA", script.sha, 1, self.root, words, *args))
+        clock = self._clock.argument() if script.uses_boot_clock else self._clock.argument_without_boot()
+        return pack_command((b"EVALSHA", script.sha, 1, self.root, clock, *args))
 
     async def _read_server_clock(self, until: float) -> tuple[float, float]:
         wall, boot = await self._call(lambda: self._packed(READ_CLOCK, ()), until, True, READ_CLOCK)
