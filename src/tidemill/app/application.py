@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tidemill.app.stores import make_store
+from tidemill.client.background_loop import refuse_run_sync_on_loop
 from tidemill.client.client import Client
-from tidemill.client.portal import refuse_run_sync_on_loop
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tidemill.core.jobs import Job
 from tidemill.core.queues import QueueSettings
@@ -108,7 +108,8 @@ class Application:
 
     @property
     def secrets(self) -> TaskSecrets:
-        """Finds the secret fields of jobs, by the annotations of their tasks and the setting web.redact."""
+        """The object that finds the secret fields of jobs, by the annotations of their tasks and the setting
+        web.redact."""
         if self._secrets is None:
             from tidemill.tasks.redaction import TaskSecrets
 

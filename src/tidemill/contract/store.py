@@ -95,7 +95,7 @@ class CreatableStore(Protocol):
 
 
 class BlockingVerbs(Protocol):
-    """The few store methods that a program without an event loop needs, callable from any thread."""
+    """The store methods for programs without an event loop. They block, and any thread may call them."""
 
     def insert(self, groups: Sequence[JobGroup]) -> list[list[InsertResult]]: ...
     def amend(self, job_filter: Filter, change: OperatorChange, limit: int = 1000) -> AmendResult: ...

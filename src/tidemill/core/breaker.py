@@ -53,9 +53,9 @@ class ConcurrencyCap(msgspec.Struct, frozen=True):
 
 
 class OverloadBudget(msgspec.Struct, frozen=True):
-    """How many more times a provider may be overloaded before an overload costs a job one of its attempts. An
+    """How often a provider may still be overloaded before an overload costs a job one of its attempts. An
     incident is one overload, with all calls that it refuses. Every incident takes 1 from the budget, and the
-    budget grows again by 1 a minute. `left` was the budget at boot-clock time `at`, when the last incident
+    budget grows by 1 a minute. `left` was the budget at boot-clock time `at`, when the last incident
     began."""
 
     left: float = OVERLOAD_BUDGET
@@ -245,8 +245,8 @@ def _ramp_seconds(pool: PoolSettings, limit: Limit) -> float:
 
 
 def _is_same_closure(closure: Closure, refusal: Refusal) -> bool:
-    """True if the refusal has the reason of this closure, and for a refused rate also its unit. Rate closures
-    are per unit: if tokens are refused, calls that need no tokens may continue."""
+    """True if the refusal has the same reason as this closure. For a rate limit the unit must be the same
+    too: if tokens are refused, calls that need no tokens may continue."""
     if closure.reason is not refusal.reason:
         return False
     return refusal.reason is not Reason.RATE or closure.unit == refusal.unit

@@ -61,9 +61,12 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepVerdict(StrEnum):
-    """A store's answer to a request to begin a step. `fresh`: the step is recorded as begun and may continue.
-    `kept`: its result is stored already. `unknown`: an earlier call began, and its end is unknown. `stale`:
-    the claim is not current or the job is gone, so the step must not begin."""
+    """A store's answer to a request to begin a step.
+
+    - `fresh`: the step is recorded as begun and may make its call.
+    - `kept`: its result is stored already.
+    - `unknown`: an earlier call began, and its end is unknown.
+    - `stale`: the claim is not current or the job is gone, so the step must not begin."""
 
     FRESH = "fresh"  # continue: the step is marked as begun
     KEPT = "kept"  # the result is stored already
@@ -103,9 +106,10 @@ def start_step(
 
 
 def forget_step(known: Checkpoint | None, by: StepAttempt) -> Checkpoint | None:
-    """Returns the checkpoint after the call `by` ended without being paid (K4); None if no checkpoint
-    remains. It remains if the step has a result, if another call began the step last, or if an earlier call
-    may have been paid. In the last case `by` is removed from it, so a repeated request changes nothing."""
+    """Returns the checkpoint after the call `by` ended without being paid (K4); None if no checkpoint is
+    left. The checkpoint stays if the step has a result, if another call began the step last, or if an earlier
+    call may have been paid. In the last case it no longer names `by`, so a repeated request changes
+    nothing."""
     if known is None or known.result is not None or known.by != by:
         return known
     return replace(known, by=NO_ATTEMPT, unknown=known.unknown - 1) if known.unknown else None

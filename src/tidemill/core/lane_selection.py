@@ -28,9 +28,12 @@ E = TypeVar("E", bound=ReadyJob)
 
 
 class OpenLane(msgspec.Struct, frozen=True):
-    """A lane with ready jobs. Turns of lanes are numbered, and `served` is the number of the lane's last
-    turn. `priority` and `seq` (its number in the order of arrival) belong to the lane's next job. At most
-    `room` jobs of the lane may start now. Lanes of one `group` need the same pools."""
+    """A lane with ready jobs, as a claim sees it. Turns of lanes are numbered.
+
+    - `served`: the number of the lane's last turn.
+    - `priority`, `seq`: the priority and the arrival number of the lane's next job.
+    - `room`: how many jobs of the lane may start now.
+    - `group`: lanes of the same group need the same pools."""
 
     name: str
     served: int
@@ -81,7 +84,7 @@ class LaneSelection(msgspec.Struct, Generic[E]):
 
     @property
     def has_blocked_enough(self) -> bool:
-        """True if the claim has blocked as many lanes as one claim may, so that it has to end."""
+        """True if the claim has to end, because it has blocked MAX_BLOCKED_LANES_PER_CLAIM lanes."""
         return len(self.blocked_lanes) >= MAX_BLOCKED_LANES_PER_CLAIM
 
     @property
@@ -139,7 +142,7 @@ def select_jobs(
 
 
 class _Selector(Generic[E]):
-    """The state of one selection: the lanes in order, and the jobs taken so far."""
+    """The work of one call of `select_jobs`: the lanes in order, and the jobs taken so far."""
 
     def __init__(
         self,

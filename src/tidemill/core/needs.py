@@ -1,4 +1,5 @@
-"""Units, the pools that a job needs, and the lane names that follow from these needs."""
+"""Needs: the units that a job needs from its pools. Also the names of lanes and groups, which follow from
+these needs."""
 
 from __future__ import annotations
 
@@ -19,14 +20,14 @@ IMPLIED = {"requests": 1.0, "jobs": 1.0, "concurrent": 1.0}
 
 
 def plus(units: Units, other: Units) -> Units:
-    """Returns the cost of two calls together. A unit that a call does not state counts with its implied cost,
-    such as one request per call."""
+    """Returns the sum of the units of two calls. A unit that a call does not state counts with its implied
+    cost, such as one request per call."""
     return {unit: _amount_of(units, unit) + _amount_of(other, unit) for unit in _all_units(units, other)}
 
 
 def minus(all_: Units, units: Units) -> Units:
-    """Returns the units that remain of `all_`, the units of several calls, after one call has taken `units`.
-    An amount that is not stated counts with its implied cost, such as one request."""
+    """Returns the units that are left of `all_` after one call has taken `units`. A unit that is not stated
+    counts with its implied cost, such as one request."""
     return {
         unit: max(0.0, _amount_of(all_, unit) - _amount_of(units, unit)) for unit in _all_units(all_, units)
     }
@@ -50,9 +51,11 @@ BATCH_LANE_SEPARATORS = 4
 
 
 class Need(msgspec.Struct, frozen=True):
-    """The units of one pool that a job needs. The claim of the job reserves them. `key` selects the account
-    of a pool with keys. `excused` counts attempts in a row that cost the job nothing: in each, the handler
-    reported a provider's refusal and then failed with another error."""
+    """The units of one pool that a job needs. The claim of the job reserves them.
+
+    - `key`: selects the account of a pool with keys.
+    - `excused`: how many attempts in a row did not count, because the handler reported a provider's refusal
+      and then failed with another error. Only the first need of a job stores this number."""
 
     pool: str
     key: str | None = None
@@ -113,8 +116,9 @@ def is_batch_lane(lane: str) -> bool:
 
 
 def aside_lane(lane: str, seq: int) -> str:
-    """Returns the name of a separate lane for one job that would block the other jobs of its lane. The new
-    lane belongs to the same group. `seq` is the job's number in the order of arrival and is unique."""
+    """Returns the name of a separate lane for one job that would otherwise block the other jobs of its lane.
+    The new lane belongs to the same group. `seq` is the job's number in the order of arrival, which makes the
+    name unique."""
     return f"{lane}{LANE_SEPARATOR}{seq}"
 
 

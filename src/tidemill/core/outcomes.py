@@ -88,9 +88,13 @@ def needs_too_much(problem: str) -> FinalFailure:
 
 
 class WriteAnswer(StrEnum):
-    """A store's answer to one write with a fence. `ok`: written. `charged`: written, but with
-    `Settlement.charged` as the outcome. `again`: not written, because this claim has settled the job before
-    or the step has a result. `stale`: the claim is no longer current. `gone`: the job does not exist."""
+    """A store's answer to one write with a fence.
+
+    - `ok`: written.
+    - `charged`: written, but with `Settlement.charged` as the outcome.
+    - `again`: not written, because this claim has settled the job before, or the step already has a result.
+    - `stale`: not written, because the claim is no longer current.
+    - `gone`: not written, because the job does not exist."""
 
     OK = "ok"
     CHARGED = "charged"  # ok, and `Settlement.charged` was applied

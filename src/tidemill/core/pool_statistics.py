@@ -62,8 +62,8 @@ def is_closed(account: Account, now: Instant) -> bool:
 
 
 def is_at_rest(pool: PoolSettings, account: Account, now: Instant) -> bool:
-    """True if the account can be deleted, because a new and empty account would give the same answers. The
-    caller has checked that the account has no open reservations."""
+    """True if the account can be deleted, because a new and empty account would behave the same. The caller
+    has checked that the account has no open reservations."""
     hold, pace = account.state.hold, account.state.windows.values()
     if hold is not None and now.boot < hold.until:
         return False
@@ -92,8 +92,8 @@ def wrong_counts(
 
 
 def _counted_units(state: PoolState, limit: Limit) -> float:
-    """Returns the units that `state` counts for calls in flight. Units in windows are left out, because they
-    expire by themselves."""
+    """Returns the units of a limit that `state` counts for calls in flight. Units in other windows are left
+    out, because they expire by themselves."""
     window = state.window(limit)
     return window.held if isinstance(window, ConcurrentWindow) else state.held.get(limit.name, 0.0)
 

@@ -74,8 +74,8 @@ def holds_key(job: Job, now: float) -> bool:
 
 
 def resolve_conflict(unique: Unique, holder: Job) -> Conflict:
-    """Returns what happens to a request whose unique key is held by the job `holder`. A running holder never
-    changes while its handler runs."""
+    """Returns what happens to a request whose unique key is held by the job `holder`. A running holder is
+    never changed or cancelled."""
     if unique.on_conflict == "skip" or holder.state not in LIVE:
         return Conflict.EXISTING
     if holder.state is State.RUNNING:

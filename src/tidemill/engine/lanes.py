@@ -1,11 +1,11 @@
 """The ready jobs of one queue, ordered in lanes.
 
-A lane is created with its first ready job. A new lane is treated as if it had just had its turn (`served` is
-set to the store's turn counter). So a stream of new lanes never starves an old lane.
+A lane is created with its first ready job. A new lane counts as just served (`served` is set to the store's
+turn counter), so a stream of new lanes never starves an old lane.
 
 A lane is not deleted at the moment when its last job leaves. Every store method deletes the empty lanes at
 its end. A claim also deletes them at its start, and each time it has taken jobs from a queue. So a lane with
-a single job keeps its place in the turn order when a new version replaces this job.
+a single job keeps its turn when a new version replaces this job.
 
 Lanes whose jobs need the same pools are a group with its own order. If one of these pools denies units, one
 block covers the whole group. There are two exceptions: a lane is blocked alone if the pool that denied has
@@ -129,7 +129,7 @@ class Lanes:
 
     def block(self, name: str, mark: LaneBlock, missing_jobs: int = 0) -> None:
         """Blocks a lane, because a pool with keys denied units to its first job, or because its batch waits
-        for more jobs. `mark` says for which account the lane waits and until when. `missing_jobs`: how many
+        for more jobs. `mark` says for which account the lane waits and until when. `missing_jobs` is how many
         new jobs unblock a lane whose batch waits."""
         lane = self._lanes[name]
         self._remove_from_order(name, lane)
@@ -151,7 +151,7 @@ class Lanes:
 
     def reopen_all(self) -> None:
         """Unblocks all lanes and groups. Called after a restart of the machine, because the stored boot-clock
-        times have no meaning any more."""
+        times are no longer valid."""
         for account_key in self._blocked.keys():  # noqa: SIM118 - an index is no mapping
             self.reopen(account_key)
         self.blocked_groups.clear()

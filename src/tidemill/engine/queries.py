@@ -215,16 +215,16 @@ class DocumentById(RowQuery, frozen=True):
 
 
 class ClaimPrefetch(RowQuery, frozen=True):
-    """Asks for everything that a claim of `limit` jobs from a queue usually reads. The answer itself is
-    ignored. The store answers these other queries instead:
+    """Asks for everything that a claim of `limit` jobs from a queue usually reads. It has no answer of its
+    own. The store answers these other queries instead:
 
     - QueueByName of the queue;
     - ScheduledJobs, with JobById for the due jobs;
     - LaneWakeTimes, with LaneByName for the lanes whose time is over;
     - BlockedLanes for `core.batch_start.BATCH_WAIT_KEY`;
     - the first `lanes` entries of OpenLanesOfGroup for every group, with LaneByName for these lanes;
-    - JobById for the first jobs of these lanes: `limit` + 1 jobs of a single lane, max(2, limit //
-      lanes + 1) jobs of each of several lanes."""
+    - JobById for the first jobs of these lanes: `limit` + 1 jobs of a single lane, max(2, limit // lanes + 1)
+      jobs of each of several lanes."""
 
     queue: str
     limit: int

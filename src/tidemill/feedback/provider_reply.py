@@ -1,5 +1,5 @@
-"""Turns a response or exception of any client library into a ProviderReply. Also defines the values that are
-read from it."""
+"""Turns a response or exception of any client library into a ProviderReply. Also defines the values that the
+adapters read from a reply."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class ProviderFeedback(msgspec.Struct, frozen=True, kw_only=True):
     - `usage`: the units that the call used; None if the reply does not state them
     - `stated`: the limits that the provider states
     - `refusal`: the refusal; None if the reply is no refusal
-    - `sent`: "answered", "not sent" if the call surely did not reach it, or "unknown"
+    - `sent`: "answered", "not sent" if the call surely did not reach the provider, or "unknown"
     - `problems`: error messages of the application's classifiers that raised, for the log"""
 
     usage: Units | None = None
@@ -103,9 +103,9 @@ class ProviderFeedback(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusalVerdict(msgspec.Struct, frozen=True):
-    """The result of an adapter (for one provider) or classifier (of the application) that recognises the
-    reply. `refusal` is None if the reply is certainly no refusal. A function that does not recognise the
-    reply returns None instead of this object, and the next function is asked."""
+    """The answer of an adapter or classifier that recognises the reply. `refusal` is None if the reply is
+    certainly no refusal. An adapter or classifier that does not recognise the reply returns None instead of
+    this object, and the next one is asked."""
 
     refusal: Refusal | None
 

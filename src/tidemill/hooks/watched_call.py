@@ -1,4 +1,4 @@
-"""One HTTP call that a hook sees: the interface to report it, its response, and the usage in a streamed
+"""One HTTP call that a hook sees: the methods to report it, its response, and the usage in a streamed
 body."""
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ class WatchedResponse:
 
 
 class WatchedCall(Protocol):
-    """One HTTP request of an attempt, to which a hook reports. No method raises, because a hook must not fail
-    a call that is already paid for."""
+    """One HTTP call of an attempt, to which a hook reports requests and answers. No method raises, because a
+    hook must not fail a call that is already paid for."""
 
     async def leaves(self) -> None:
-        """Reports that the request is about to be sent. Waits until the pool has recorded this, but only for
-        a short time."""
+        """Reports that the request is about to be sent. Waits for a short time until the pool has recorded
+        this."""
         ...
 
     def before_send_sync(self) -> None:
-        """Does the same as `leaves`, for sync clients: it blocks until the pool has recorded the request, but
-        only for a short time."""
+        """Like `leaves`, for sync clients: blocks for a short time until the pool has recorded the
+        request."""
         ...
 
     def left(self, requests: int) -> None:
-        """Reports afterwards that `requests` requests were sent. It is for client libraries that do not show
-        the moment of sending. Does nothing if `leaves` was called before. The pool counts only requests for
-        which no units are reserved."""
+        """Reports that `requests` requests were sent, for client libraries that do not show the moment of
+        sending. Does nothing if `leaves` was called before. The pool counts only requests for which no units
+        are reserved."""
         ...
 
     def answered(self, response: Any) -> None:

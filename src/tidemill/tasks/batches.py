@@ -45,11 +45,11 @@ class BatchRule:
     on_error: OnError = "bisect"
 
     def check(self, needs: Sequence[Need], uses: Sequence[PoolUse]) -> None:
-        """Raises InvalidJob if one item is larger than `max_units` allows for a call. `needs` is the cost of
-        the item per pool, `uses` are the pools of the task.
+        """Checks the cost of one item, and raises InvalidJob in three cases. The item needs more than
+        `max_units` allows for a call. A unit of the item is neither in a limit of a pool nor in `max_units`.
+        A unit of `max_units` is not in the cost of the item.
 
-        Also raises it if a unit of the item is neither in a limit of a pool nor in `max_units`, or if a unit
-        of `max_units` is not in the cost of the item."""
+        `needs` is the cost of the item per pool, and `uses` are the pools of the task."""
         most = self.policy.max_units
         item_units = {unit for need in needs for unit in need.units}
         for unit in most:
@@ -139,8 +139,8 @@ def _list_element(where: str, hint: Any) -> Any:
 
 
 def _inner_annotation(parameter: inspect.Parameter, item: Any) -> Any:
-    """Returns the annotation of one item of a list parameter. If the annotation of the parameter is a string
-    such as `list[Text]`, returns the text in the brackets. Otherwise returns `item`, the type of an item."""
+    """Returns the annotation of one item of a list parameter. If the parameter's annotation is a string such
+    as `"list[Text]"`, this is the text in the brackets. Otherwise it is `item`, the type of an item."""
     annotation = parameter.annotation
     is_plain = isinstance(annotation, str) and annotation.startswith("list[") and annotation.endswith("]")
     return annotation.removeprefix("list[").removesuffix("]") if is_plain else item

@@ -1,5 +1,5 @@
-"""The definition of a registered task: its handler and options. This module also applies middleware and
-decodes JSON arguments."""
+"""The definition of a registered task: its handler and options. Also applies middleware and decodes JSON
+arguments."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from tidemill.app import Tidemill
-from tidemill.client.portal import refuse_on_loop
+from tidemill.client.background_loop import refuse_on_loop
 from tidemill.core.filters import Filter
 from tidemill.core.jobs import Job
 from tidemill.core.states import FINAL, State

@@ -72,12 +72,12 @@ class CalendarWindow(msgspec.Struct, frozen=True, tag="calendar"):
         return self.skew is None or abs(now.wall - now.boot - self.skew) <= guards.midnight
 
     def _unset(self, now: Instant) -> float:
-        """Returns the unset time: the wall time as if the clock had not been set."""
+        """Returns the unset time (see the class): the wall time as if the clock had not been set."""
         return now.wall if self.skew is None else now.boot + self.skew
 
     def _turns_in(self, limit: Limit, now: Instant, guards: Guards) -> float:
-        """Returns the seconds until the period of this count has ended by both the wall time and the unset
-        time (the wall time as if the clock had not been set); 0 or less if it has ended.
+        """Returns the seconds until the period of this count has ended by both times: the wall time and the
+        unset time (see the class). The result is 0 or less if it has ended.
 
         If the two times agree, only `twin` is used, because `period` may come from a wrong wall time that was
         corrected. After a restart the unset time is unknown, and the later of both periods is used."""

@@ -48,7 +48,7 @@ from tidemill.stores.sqlite.insert import admit, insert, list_arrivals
 from tidemill.stores.sqlite.leases import extend, reclaim
 from tidemill.stores.sqlite.prune import prune
 from tidemill.stores.sqlite.settle import settle
-from tidemill.stores.sqlite.sync_verbs import SqliteBlocking
+from tidemill.stores.sqlite.sync_methods import SqliteBlocking
 from tidemill.stores.sqlite.transaction import SqliteTransaction
 from tidemill.stores.sqlite.wakeups import SqliteWakeups
 from tidemill.stores.sqlite.writer import SqliteWriter
