@@ -1,5 +1,5 @@
-"""Decides when a batch call starts. When a lane of a batch task gets its turn, it starts a call, waits for
-more jobs, or has to wait because a pool denies the units."""
+"""Decides what a lane of a batch task does when it gets its turn. It starts a call, waits for more jobs, or
+is blocked because a pool denies the units."""
 
 from __future__ import annotations
 

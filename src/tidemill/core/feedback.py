@@ -80,9 +80,12 @@ class PoolUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """The information about a pool in a provider's answer, for a success or a refusal. `remaining`, `amounts`
-    and `resets` map a limit's name to a value: the units left, the size of the limit, and the wall time when
-    the whole limit is free. They contain only limits that the answer mentions."""
+    """The information about a pool in a provider's answer, for a success or a refusal. Three fields have a
+    value by limit name, but only for limits that the answer mentions:
+
+    - `remaining`: the units left.
+    - `amounts`: the size of the limit.
+    - `resets`: the wall time when the whole limit is free."""
 
     pool: str
     key: str | None = None

@@ -120,7 +120,7 @@ class StepJob(msgspec.Struct, frozen=True):
 
 
 def settled_indexes(node: StepNode, step_progress: StepProgress) -> IndexSet:
-    """Returns the indexes of the jobs for which later steps need not wait any more: done jobs, failed jobs
+    """Returns the indexes of the jobs for which later steps need not wait any more. These are done jobs, jobs
     whose failure is tolerated, and failed jobs whose compensation job is done."""
     if not step_progress.failed:
         return step_progress.done

@@ -87,8 +87,8 @@ def exchange_deferred(
 def _split_deferred(
     pool_ledger: Ledger, reserved: HeldReservation, own: Need | None, now: Instant
 ) -> list[HeldReservation]:
-    """Splits a reservation in two and returns both parts: the units that the job itself needs (`own`, None if
-    it needs none of this pool), and the deferred units."""
+    """Splits a reservation in two and returns the parts: first the units that the job itself needs (`own`),
+    if any, then the deferred units."""
     known = pool_ledger.load(reserved.account_key)
     if known is None:
         raise LookupError(f"pool {reserved.pool!r} is gone")

@@ -329,10 +329,10 @@ def _next_hold(
 
 
 def _is_own(hold: PoolHold, ask: UnitRequest) -> bool:
-    """True if the hold does not delay the request, because both belong to the same job or to jobs that wait
-    in the same `line` (a name for jobs that wait together). The other job may have to wait for this one, so
-    both would wait for ever if this job respected the hold. False for a request that is more urgent than the
-    hold, which no hold delays anyway."""
+    """True if the hold does not delay the request: both belong to the same job, or to jobs with the same
+    `line`, which wait together. If such a job respected the hold, both jobs could wait for each other. A
+    request that is more urgent than the hold gives False, unless it is for the same job; no hold delays it
+    anyway."""
     same_line = bool(ask.line) and hold.line == ask.line and ask.priority >= hold.priority
     return same_line or hold.job == ask.job
 

@@ -294,8 +294,8 @@ def next_due(queues: Iterable[Queue], now: float, boot: float) -> float | None:
     (J38, P15).
 
     For a paused queue this is the end of the pause, if it has one. For an open queue it is the earliest of
-    three times: its next scheduled job, the end of its override (which may raise a limit), and the next end
-    of a block on its lanes. It is 0 if more jobs are due than one claim promotes."""
+    three times: when its next scheduled job is due, when its override ends, and when the next block on its
+    lanes ends. It is 0 if more jobs are due than one claim promotes."""
     times: list[float] = []
     waits: list[float] = []
     for queue in queues:

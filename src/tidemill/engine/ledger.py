@@ -40,8 +40,8 @@ class AbandonedClaim(msgspec.Struct, frozen=True):
 
 class PoolLedger:
     """The pools, accounts and reservations of a store; implements the protocol `core.ledger.Ledger`. `freed`
-    is a function that the ledger calls with an account's key when units of the account may be free again, so
-    that waiting jobs can try again."""
+    is a function that is called with the key of an account whose units may be free again. Waiting jobs then
+    try again."""
 
     def __init__(self, clock: Clock, freed: Callable[[AccountKey], None]) -> None:
         self._clock, self._freed = clock, freed

@@ -89,8 +89,8 @@ class LaneByName(RowQuery, frozen=True):
 
 class OpenLanesOfGroup(RowQuery, frozen=True):
     """Asks for the lanes of a group that are not blocked, in the order in which a claim takes them. The
-    answer is a KeyPrefix of tuples. Each tuple has the priority of the lane's first job, the turn in which
-    the lane was last served, the sequence number of the first job, and the lane name."""
+    answer is a KeyPrefix of tuples with four values: the priority of the lane's first job, the lane's last
+    turn, the sequence number of the first job, and the lane name."""
 
     queue: str
     group: str

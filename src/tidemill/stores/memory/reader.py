@@ -1,4 +1,4 @@
-"""Reads jobs, counts, history, logs, attempts and workers."""
+"""Reads jobs, counts, history, logs, attempts and workers of the memory store."""
 
 from __future__ import annotations
 
@@ -102,7 +102,8 @@ def workers(records: Records) -> list[WorkerInfo]:
 
 
 def backlog(records: Records, name: str) -> Backlog:
-    """Returns the oldest ready time, the next due time, the number of retrying jobs and the last end (R8)."""
+    """Returns how far a queue is behind (R8): since when its oldest ready job waits, when the next scheduled
+    job is due, how many jobs wait for a retry, and when a job last ended."""
     queue = records.queues.get(name)
     if queue is None:
         return Backlog(oldest_ready=None, next_due=None, retrying=0, last_ended=None)

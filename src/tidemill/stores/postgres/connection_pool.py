@@ -84,7 +84,8 @@ class ConnectionPool:
         return "; ".join([begin, *(f"SET LOCAL {name} = '{value}'" for name, value in self.session.items())])
 
     def take_idle(self) -> ServerConnection | None:
-        """Returns an idle connection that is not known to be closed; None if there is none."""
+        """Returns an idle connection; None if there is none. Connections that are known to be closed are
+        skipped."""
         while self._idle:
             connection, _ = self._idle.pop()
             if not connection.is_closed():

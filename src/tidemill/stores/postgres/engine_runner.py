@@ -121,12 +121,11 @@ class PostgresEngineRunner:
         self.connection, self.entropy = connection, entropy
 
     def peek_claim_id(self) -> int:
-        """Returns the claim id that the random generator will produce next, but does not advance the
-        generator.
+        """Returns the claim id that the random generator will produce next, without advancing the generator.
 
         A claim on the fast path must send its id before it knows whether it finds a job. If it finds none,
-        the next claim uses the same id. So a test with fixed random numbers gets the same ids from every
-        store."""
+        the next claim uses the same id. In a test with fixed random numbers, every store therefore gives the
+        same ids."""
         return deepcopy(self.entropy).claim_id()
 
     async def run(self, plan: ReadSet, verb: EngineVerb[T], *, repeatable: bool = True) -> T:

@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 
 def collapse_equal(column: list[T]) -> list[T]:
-    """Returns only the first value if all rows have the same value, else the whole column. The SQL statement
-    repeats the first value for the missing rows."""
+    """Returns only the first value if all values of the column are equal, else the whole column. The SQL
+    statement repeats the first value for the missing rows."""
     return column[:1] if column.count(column[0]) == len(column) else column
 
 

@@ -75,8 +75,8 @@ class Shard:
         return await self._read_server_clock(self.deadline())
 
     async def load(self, *scripts: LuaScript) -> None:
-        """Loads scripts into the server, so that `tell` can send them. `tell` ignores replies. It would not
-        notice the error for a script that the server does not know."""
+        """Loads scripts into the server, so that `tell` can send them by their hash. `tell` ignores replies,
+        so it would not notice that the server does not know a script."""
         for script in scripts:
             await self.ask(b"SCRIPT", b"LOAD", script.source)
 

@@ -145,8 +145,8 @@ T = TypeVar("T")
 
 class ReadConnection:
     """Runs reads on a separate connection, one at a time. New jobs may still be in the table `inbox`, which
-    reads do not see. In this case `file_inbox` is called before the read; it moves these jobs into the table
-    `jobs`."""
+    reads do not see. `file_inbox` is a function that moves these jobs into the table `jobs`. It is called
+    before a read if there are such jobs."""
 
     def __init__(self, file: DatabaseFile, clock: Clock, file_inbox: Callable[[], None]) -> None:
         self._file, self._path = file, file.path

@@ -1,8 +1,8 @@
 """The only writer of a store object. It commits several requests together (group commit).
 
-Coroutines submit requests to a thread, which commits all waiting requests together; the callers share one
-fsync. If a request fails, the whole group is rolled back. Then each request runs alone, so no caller gets the
-error of another. If the transaction cannot begin because the file is locked, no request is repeated and all
+Coroutines submit requests to the writer's thread. The thread commits all waiting requests together, so that
+they share one fsync. If a request fails, the whole group is rolled back, and each request runs again alone.
+So no caller gets the error of another. If the transaction cannot begin because the file is locked, all
 callers get this error. A caller without an event loop runs its request in its own thread."""
 
 from __future__ import annotations
