@@ -86,10 +86,11 @@ class UnitDenial(msgspec.Struct, frozen=True):
 
 def refresh_account(pool: PoolSettings, account: Account, boot: str, now: Instant) -> Account:
     """Returns a stored account brought up to date. The ends of closures are recomputed for the current wall
-    clock, and buckets are resized to the current limits. `boot` is the current boot id. If it differs from
-    the stored id, the machine has restarted. Times on the old boot clock are dropped. Windows measured in
-    seconds (not calendar windows) then count as fully used, because the stored times of their units mean
-    nothing any more."""
+    clock, and buckets are resized to the current limits.
+
+    `boot` is the current boot id. If it differs from the stored id, the machine has restarted, and times on
+    the old boot clock are dropped. Windows measured in seconds (not calendar windows) then count as fully
+    used."""
     account = _after_boot(pool, account, boot, now)
     known = breakers.with_current_ends(account.breaker, now)
     account = account if known is account.breaker else replace(account, breaker=known)
@@ -247,7 +248,7 @@ def record_observation(
 def spends_attempt(
     account: Account, refusal: Refusal, job: str | None, claimed: float | None, now: Instant
 ) -> bool:
-    """True if the refused job loses an attempt (P17). Call this function before `record_observation`, with
+    """True if a refusal costs the job an attempt (P17). Call this function before `record_observation`, with
     the same `job`. `claimed` is the boot-clock time of the claim, None if unknown."""
     seen = RefusalFacts(chance=0.0, probe=_is_probe(account, job), claimed=claimed)
     return breakers.spends_attempt(account.breaker, refusal, now, seen)

@@ -113,8 +113,8 @@ def record_refusal(
 
 
 def spends_attempt(breaker: Breaker, refusal: Refusal, now: Instant, seen: RefusalFacts) -> bool:
-    """True if the refused job loses an attempt. `breaker` is the breaker before this refusal. A call that is
-    too large always costs an attempt. An overload costs an attempt only if it begins a new incident and
+    """True if a refusal costs the job an attempt. `breaker` is the breaker before this refusal. A call that
+    is too large always costs an attempt. An overload costs an attempt only if it begins a new incident and
     `breaker.budget` is used up. Other reasons never cost an attempt."""
     if refusal.reason is Reason.OVERLOAD:
         return _begins_incident(breaker, seen) and _current_budget(breaker.budget, now) < 1.0

@@ -154,8 +154,8 @@ class HeldJob(msgspec.Struct, frozen=True, kw_only=True):
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     """A worker's list of all jobs that it holds. `received` is the number of the last claim whose reply
-    reached the worker. Running jobs of this and earlier claims must be listed in `held`. The store makes a
-    job that is not listed ready again, because it never reached the worker. `lease` is in seconds."""
+    reached the worker. `held` must list the running jobs of this and earlier claims. A job that is missing
+    there never reached the worker, and the store makes it ready again. `lease` is in seconds."""
 
     worker: str
     received: int

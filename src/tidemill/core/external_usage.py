@@ -4,8 +4,8 @@ An answer may say how much of a limit is left. If more units are missing than ou
 programs used them. They count as used in our windows. How long they count depends on the provider's hints:
 
 - A reset time (a reset header): all external units are free at that time.
-- A refusal with a wait (`Retry-After`): enough units for the refused call are free after that wait. The rest
-  returns evenly over the window, as in a bucket.
+- A refusal with a wait (`Retry-After`): enough units for the refused call are free after that wait. The other
+  units become free evenly over the window, as in a bucket.
 - No hint: all external units count for a whole window, because they may have been used just now.
 
 Hints apply only to rolling and paced windows, which store when units were used. A bucket refills by itself,

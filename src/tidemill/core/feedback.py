@@ -42,7 +42,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """A provider's refusal of a call.
 
     - `unit`: the unit that ran out, if stated.
-    - `retry_after`, `resets_at`: the minimum wait in seconds; a wall time at which the provider resets.
+    - `retry_after`: the minimum wait in seconds.
+    - `resets_at`: the wall time at which the provider resets the limit.
     - `status`: the HTTP status.
     - `then`: the reason to assume if a refusal of unknown reason repeats after its wait.
     - `slow`: True if the provider asked for a lower rate; the pool then opens along a ramp.
@@ -114,9 +115,9 @@ class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def share_usage(used: Units | None, reserved: Sequence[Units]) -> list[Units | None]:
-    """Divides a reported usage among several reservations. Returns one share per reservation, in order. Each
-    reservation gets at most its own units, and the last one gets the rest. If `used` is None (unknown), every
-    share is None."""
+    """Divides a reported usage among several reservations, and returns one share per reservation, in order.
+    Each reservation gets at most its reserved units, and the last one gets everything that is left. If `used`
+    is None (unknown), every share is None."""
     if used is None or len(reserved) == 1:
         return [used] * len(reserved)
     left = dict(used)

@@ -62,12 +62,14 @@ MAX_BLOCKED_LANES_PER_CLAIM = 64
 
 
 class LaneSelection(msgspec.Struct, Generic[E]):
-    """The jobs that a claim takes, and what it found in the lanes. Turns of lanes are numbered.
+    """The jobs that a claim takes from the lanes of a queue, and the lanes that it blocks. Turns of lanes are
+    numbered.
 
     - `jobs`, `calls`: the jobs that start, and the number of their calls. Only batches share a call.
     - `passed`: expired jobs, which do not start.
     - `aside`: jobs that move into a separate lane, because they would block their lane.
-    - `picks`, `served`: the number of the last turn; by lane, the number of the lane's last turn.
+    - `picks`: the number of the last turn.
+    - `served`: by lane, the number of the lane's last turn.
     - `stopped`: True if `passed` and `aside` reached MAX_EXPIRED_PER_CLAIM jobs, so the claim ended early.
     - `blocked_lanes`: lanes that wait, because a pool denied them or a batch waits for more jobs.
     - `blocked_groups`: the groups that a pool denied, each with the priority of the denied job."""

@@ -120,8 +120,8 @@ class Departure(StrEnum):
 
 
 def find_late_reservation(held: Sequence[HeldReservation], need: Need) -> int | None:
-    """Returns the index in `held` of the reservation whose request leaves late; None if the claim has no
-    reservation for the pool and key of `need`. Deferred reservations are left out.
+    """Returns the index in `held` of the reservation whose request leaves late. Returns None if the claim has
+    no reservation for the pool and key of `need`. Deferred reservations are left out.
 
     The caller knows only the units of the late request, not its reservation. The first reservation with
     exactly these units is chosen, else the first of the pool. A wrong choice does no harm, because the units

@@ -91,7 +91,7 @@ def with_excuse_count(needs: tuple[Need, ...], count: int) -> tuple[Need, ...]:
 
 
 def combine_needs(needs: tuple[Need, ...], more: tuple[Need, ...]) -> tuple[Need, ...]:
-    """Returns the sum of the needs of several calls, with each pool and key once."""
+    """Returns the needs of several calls added up, one need per pool and key."""
     found = {(need.pool, need.key): need for need in needs}
     for need in more:
         account_key = (need.pool, need.key)
@@ -143,21 +143,23 @@ KEYED_GROUP = LANE_SEPARATOR
 
 
 def lane_group(lane: str) -> str:
-    """Returns the group under which a store indexes the lane, so that one block skips all lanes of the group.
-    This is `shared_group`, the pools without keys. Lanes without such pools that need pools with keys or
-    share calls are in one common group, which is never blocked. All other lanes have the group ''."""
+    """Returns the name of the group to which a lane belongs. A block of a group covers all its lanes.
+
+    Lanes that need pools without keys belong to the group of these pools (`shared_group`). Lanes that need
+    only pools with keys, or only share calls, belong to one common group, which is never blocked. All other
+    lanes have the group ''."""
     return "" if LANE_SEPARATOR not in lane else shared_group(lane) or KEYED_GROUP
 
 
 def pool_group(needs: tuple[Need, ...]) -> str:
-    """Returns the names of the needed pools without keys, joined into one text. If one of these pools denies,
-    every lane of the group has to wait."""
+    """Returns the pools without keys that a job needs, joined into one text. If one of these pools denies,
+    every lane with the same text has to wait."""
     return "+".join(sorted(_quote(need.pool) for need in needs if need.key is None))
 
 
 def pool_keys(needs: tuple[Need, ...]) -> str:
-    """Returns the needed pools with keys, joined into one text. If one of these pools denies, only this lane
-    has to wait."""
+    """Returns the pools with keys that a job needs, joined into one text. If one of these pools denies, only
+    the job's lane has to wait."""
     keyed = ((need.pool, need.key) for need in needs if need.key is not None)
     return "+".join(sorted(f"{_quote(pool)}/{_quote(key)}" for pool, key in keyed))
 

@@ -132,8 +132,8 @@ class PoolHistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
 def history_entry_of_call(
     pool: PoolSettings, reservation: Reservation, used: Units | None
 ) -> PoolHistoryEntry:
-    """Returns the history entry of one call. Its units are the reported usage `used`, and the reserved units
-    where none is reported. Concurrency is left out, because it is held and not consumed."""
+    """Returns the history entry of one call. A unit counts with its reported usage in `used`, or with its
+    reserved amount if none is reported. Concurrency is left out, because it is not consumed."""
     implied = {
         limit.unit: IMPLIED[limit.unit]
         for limit in pool.limits

@@ -229,15 +229,15 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def call_amount(units: Units, limit: Limit) -> float | None:
-    """Returns how many units a call with these `units` takes from the limit. None if the call does not state
-    the limit's unit and no amount is implied."""
+    """Returns how many units a call with these `units` takes from the limit. Returns None if the call does
+    not state the limit's unit and has no implied amount of it."""
     return units.get(limit.unit, IMPLIED.get(limit.unit))
 
 
 def refresh_after_boot(pool: PoolSettings, state: PoolState, boot: str, now: Instant) -> PoolState:
-    """Returns the state adapted to the current boot; `boot` is its id. After a restart the stored boot-clock
-    times mean nothing, and any unit may have been used just before. Windows measured in seconds therefore
-    count as fully used. Calendar and concurrency counts stay."""
+    """Returns the state adapted to the boot with the id `boot`. After a restart of the machine, the stored
+    boot-clock times are not valid any more. Windows measured in seconds then count as fully used, because
+    their units may have been used just before. Calendar and concurrency counts stay."""
     if state.boot == boot:
         return state
     if not state.boot:

@@ -79,8 +79,8 @@ class LoadedTable(dict[K, V]):
         return super().setdefault(key, default)
 
     def __setitem__(self, key: K, value: V) -> None:
-        """Sets a value. The old row must be loaded too, because `collect_changes` later compares it with the
-        new value to find out what to write."""
+        """Sets a value. Raises NotLoaded if the old row was not loaded, because `collect_changes` compares
+        the old row with the new value to find out what to write."""
         self._load_row(key)
         super().__setitem__(key, value)
 
@@ -94,8 +94,8 @@ class LoadedTable(dict[K, V]):
         super().__setitem__(key, value)
 
     def assume_new(self, key: K) -> None:
-        """Tells the table that no row with this key exists in the database, so none has to be loaded. A row
-        that was loaded is used nevertheless."""
+        """Tells the table that the database has no row with this key, so none has to be loaded. If a row was
+        loaded, it is used."""
         if not self._loaded.knows(self._query(key)):
             self._loaded_keys[key] = None
 

@@ -36,8 +36,8 @@ class LimitMeter(Protocol):
         ...
 
     def next_change(self) -> float:
-        """Returns the next time at which `room` jumps or `inflow` changes, apart from units that calls
-        take."""
+        """Returns the next time at which `room` or `inflow` changes by itself, for example because a period
+        ends."""
         ...
 
     def take(self, units: float, until: float) -> None:
@@ -67,11 +67,11 @@ class _SteppedMeter:
 
 
 class WindowMeter(_SteppedMeter):
-    """A meter whose units return `hold` seconds after they were taken. It is used for a rolling window of
-    that length, and for a limit on concurrent calls that each take that long.
+    """A meter whose units become free `hold` seconds after they were taken. It is used for a rolling window
+    of that length, and for a limit on concurrent calls that each take that long.
 
-    `back` has the units in use now, as tuples of start, end and units. The units of a tuple return evenly
-    between its start and its end."""
+    `back` has the units in use now, as tuples of start, end and units. The units of a tuple become free
+    evenly between its start and its end."""
 
     def __init__(self, steps: AmountSteps, hold: float, back: Sequence[tuple[float, float, float]]) -> None:
         super().__init__(steps)
@@ -121,7 +121,7 @@ class WindowMeter(_SteppedMeter):
         return True
 
     def _returned(self) -> float:
-        """Returns how many units of the first time span have already returned."""
+        """Returns how many units of the first time span are already free again."""
         if not self._back or self._back[0][0] >= self._now:
             return 0.0
         begin, end, units = self._back[0]

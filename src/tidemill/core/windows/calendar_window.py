@@ -17,15 +17,19 @@ from tidemill.core.windows.base import TOLERANCE, Guards, Instant
 class CalendarWindow(msgspec.Struct, frozen=True, tag="calendar"):
     """The units used in the calendar period that began at wall time `period`.
 
-    Around the end of a period no units are granted. A call that is claimed before the end could reach the
-    provider after it.
+    Around the end of a period no units are granted, because a call that is claimed before the end could reach
+    the provider after it.
 
     The wall clock may be set, and it is unknown whether the time before or after that is right (I26). The
-    window therefore follows two times: the wall time, and the unset time, which is the wall time as if the
-    clock had not been set. The unset time is the boot clock plus `skew`. `skew` is the wall clock minus the
-    boot clock at the first use. `twin` is the start of the period by the unset time. The count ends when both
-    times have passed the end of their period. While only one of them has, no units are granted. So no period
-    is used twice if one of the two times is right."""
+    window therefore follows two times. One is the wall time. The other is the unset time: the wall time as if
+    the clock had not been set.
+
+    - `skew`: the wall clock minus the boot clock at the first use. The unset time is the boot clock plus
+      `skew`.
+    - `twin`: the start of the period by the unset time.
+
+    The count ends when both times have passed the end of their period. While only one of them has, no units
+    are granted. So no period is used twice if one of the two times is right."""
 
     period: float = 0.0
     used: float = 0.0

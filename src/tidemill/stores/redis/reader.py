@@ -1,5 +1,5 @@
-"""Reads jobs with their logs, attempts and checkpoints. Also reads workers, positions of jobs, and demand for
-pools."""
+"""Reads jobs with their logs, attempts and checkpoints. Also reads workers, the position of a job in its
+lane, and how many jobs wait for pools."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tidemill.clock import Clock
 from tidemill.errors import StoreError, StoreUnavailable
 from tidemill.stores.sqlite.errors import translate_errors
 from tidemill.stores.sqlite.file import DatabaseFile
-from tidemill.stores.sqlite.inbox import has_jobs
+from tidemill.stores.sqlite.insert_inbox import has_jobs
 from tidemill.stores.sqlite.migrations import check_owner, migrate
 from tidemill.stores.sqlite.settings_cache import SettingsCache
 from tidemill.stores.sqlite.transaction import SqliteTransaction

@@ -66,7 +66,7 @@ class ReadyRow(msgspec.Struct, array_like=True, frozen=True):
 
 
 class QueueHead(NamedTuple):
-    """The first facts that a claim reads of a queue.
+    """The first values that a claim reads of a queue.
 
     - `due`: the wall time when the next scheduled job is due
     - `needs_pools`: nonzero if open lanes need pools

@@ -20,7 +20,7 @@ from tidemill.clock import Clock
 from tidemill.core.jobs import JobGroup
 from tidemill.core.queues import InsertResult
 from tidemill.errors import StoreError, StoreUnavailable
-from tidemill.stores.sqlite import inbox
+from tidemill.stores.sqlite import insert_inbox
 from tidemill.stores.sqlite.connection import BUSY_TIMEOUT_SECONDS, BusyTimeout, connect, survive_forks
 from tidemill.stores.sqlite.errors import translate_error, translate_errors
 from tidemill.stores.sqlite.file import DatabaseFile
@@ -120,9 +120,9 @@ class SqliteWriter:
                 return None
             self._set_busy_timeout(began)
             self._set_synchronous(connection, "full")
-            inserted = inbox.append_job(connection, self._clock.wall(), groups)
+            inserted = insert_inbox.append_job(connection, self._clock.wall(), groups)
             self._file.check()
-            is_inbox_full = inserted is not None and inbox.is_full(connection)
+            is_inbox_full = inserted is not None and insert_inbox.is_full(connection)
         except apsw.Error as error:
             raise translate_error(error, self._path) from error
         finally:
@@ -244,7 +244,7 @@ class SqliteWriter:
         if self._boot_id != clock.boot_id:
             end_previous_boot(transaction, clock.boot_id)
         if request.files_inbox:
-            inbox.move_to_jobs(transaction)
+            insert_inbox.move_to_jobs(transaction)
         request.answer = request.work(transaction)
         transaction.finish()
         request.transaction = transaction
