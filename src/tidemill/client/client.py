@@ -229,8 +229,8 @@ class Client:
         return handles
 
     async def offer(self, requests: Sequence[JobRequest[Any]]) -> list[InsertResult]:
-        """Sends the requests in chunks and returns one `InsertResult` per request, in order. The store
-        accepts or refuses each request by itself: a refused request does not affect the others."""
+        """Sends the requests in chunks and returns one `InsertResult` per request, in order. A refused
+        request does not affect the others."""
         answers: list[InsertResult] = []
         for chunk in split_requests(requests):
             groups = tuple(JobGroup(request.queue, (request.job,)) for request in chunk.requests)

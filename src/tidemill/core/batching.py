@@ -25,9 +25,10 @@ MAX_BATCH_ITEMS = 10_000
 class BatchPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How the jobs of a batch task share calls.
 
-    `max_items` is the most jobs in a call. `max_units` is the most units, by unit, that the jobs of a call
-    may need together. `linger` is how many seconds a job waits for other jobs. `call` is the fixed cost of a
-    call, by pool. The `needs` of each job are added to that cost."""
+    - `max_items`: the most jobs in a call.
+    - `max_units`: by unit, the most units that the jobs of a call may need together.
+    - `linger`: how many seconds a job waits for other jobs.
+    - `call`: by pool, the fixed cost of a call. The needs of each job are added to it."""
 
     max_items: int
     linger: float = 0.0

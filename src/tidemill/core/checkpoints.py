@@ -47,9 +47,11 @@ NO_ATTEMPT = StepAttempt(0, 0, 0)
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The stored state of one step.
 
-    `begun` is the wall time when the step began, and `kept` when its result was stored. `result` is JSON,
-    None until the step has a result. `by` is the call that began the step last. `unknown` counts how often
-    the step began again without knowing how its earlier call ended."""
+    - `begun`: the wall time when the step began.
+    - `kept`: the wall time when its result was stored.
+    - `result`: the result as JSON, None until there is one.
+    - `by`: the call that began the step last.
+    - `unknown`: how often the step began again although the end of its earlier call was unknown."""
 
     step: StepKey
     paid: bool

@@ -29,10 +29,12 @@ class QueueShare(msgspec.Struct, frozen=True):
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A worker's request for jobs.
 
-    `number` counts the worker's claims. A request that is repeated with the same number after a lost reply
-    returns the same jobs. The store serves `shares` first, in order, and gives the rest of `limit` to the
-    queues in the same order. `lease` is in seconds. If `ids` is given, only these jobs are claimed, and
-    `shares` do not apply."""
+    - `number`: counts the worker's claims. A request that is repeated with the same number after a lost reply
+      returns the same jobs.
+    - `shares`: how many jobs of each queue are claimed first, in order. The remaining jobs up to `limit` come
+      from the queues in the same order.
+    - `lease`: the duration of the leases in seconds.
+    - `ids`: if given, only these jobs are claimed, and `shares` do not apply."""
 
     worker: str
     number: int
@@ -108,10 +110,11 @@ class ClaimResult(msgspec.Struct, kw_only=True):
 
 
 class Settlement(msgspec.Struct, frozen=True):
-    """The outcome of one attempt, as the worker sends it. `spent` reports the used units, None for a job
-    without pools. `charged` is another outcome for a refused call. The store applies `charged` instead of
-    `outcome` if the refusal costs the job an attempt, for example because the pool's overload budget is used
-    up."""
+    """The outcome of one attempt, as the worker sends it.
+
+    - `spent`: reports the used units, None for a job without pools.
+    - `charged`: the outcome to apply instead of `outcome` if a provider's refusal costs the job an
+      attempt."""
 
     job: str
     fence: int

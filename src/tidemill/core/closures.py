@@ -72,7 +72,7 @@ class Closure(msgspec.Struct, frozen=True, kw_only=True):
 class RefusalFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts that the store knows about a refused call, besides the refusal itself.
 
-    - `chance`: a random number from 0 to 1, so that not all closures end at the same moment.
+    - `chance`: a random number from 0 to 1. It spreads the ends of closures.
     - `probe`: True if the refused call was the probe.
     - `day_used`: the share of the calendar limit that our calls have used (see `day_quota_share`).
     - `running`: the number of calls in flight, including the refused call.

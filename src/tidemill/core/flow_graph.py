@@ -133,9 +133,12 @@ class FanOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StepNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One step of a flow. `arguments` are values that are known from the start. `reads` maps an argument to
-    the step whose result it takes. `after` names steps that must finish first, without using their results.
-    `fan_out` creates one job per element of a list."""
+    """One step of a flow.
+
+    - `arguments`: values that are known from the start.
+    - `reads`: maps an argument to the step whose result it takes.
+    - `after`: steps that must finish first, although their results are not used.
+    - `fan_out`: if given, the step has one job per element of a list."""
 
     name: str
     work: JobTemplate
@@ -200,10 +203,10 @@ class FlowGraph(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     - `keep`: how many seconds the flow is kept after its end, None for the default.
     - `timeout`: how many seconds the flow may take, None for no bound.
-    - `sent`: an id of the client call that started the flow. If the reply to the call was lost, the client
-      sees by this id that the stored flow is its own.
-    - `ended_by`: an id of the advance that ended the flow last. A worker whose reply was lost uses it
-      in the same way.
+    - `sent`: an id of the client call that started the flow. If the reply to that call was lost, the client
+      recognises its flow by this id.
+    - `ended_by`: an id of the advance that ended the flow last. After a lost reply, the worker recognises its
+      advance by this id.
     - `stuck`: the wall time since which the flow waits for a worker that knows the tasks of its next jobs."""
 
     nodes: tuple[StepNode, ...]

@@ -226,9 +226,8 @@ def _edge_points(
 
 
 def _levels(cells: LayoutCells, boxes: int) -> dict[int, float]:
-    """Returns the vertical middle of each cell. Goes through the columns from left to right and back, and
-    moves each cell as close to its connected cells as its neighbours allow. `boxes` is the number of
-    steps."""
+    """Returns the vertical middle of each cell; `boxes` is the number of steps. Goes through the columns from
+    left to right and back, and moves each cell as close to its connected cells as its neighbours allow."""
     levels: dict[int, float] = {}
     for column in cells.columns:
         _place_column(column, dict.fromkeys(column, 0.0), boxes, levels)

@@ -44,9 +44,11 @@ class OpenLane(msgspec.Struct, frozen=True):
 
 
 class BlockScope(Enum):
-    """Which jobs have to wait if the next job of a lane cannot start. LANE_BLOCKED: the jobs of this lane.
-    GROUP_BLOCKED: the jobs of every lane that needs the same pools. ASIDE: only this job, which moves into a
-    separate lane."""
+    """Which jobs have to wait if the next job of a lane cannot start.
+
+    - LANE_BLOCKED: the jobs of this lane.
+    - GROUP_BLOCKED: the jobs of every lane that needs the same pools.
+    - ASIDE: only this job, which moves into a separate lane."""
 
     LANE_BLOCKED = "lane blocked"  # a keyed pool denied, or the lane waits for more jobs: this lane waits
     GROUP_BLOCKED = "group blocked"  # another pool denied: every lane that needs it waits

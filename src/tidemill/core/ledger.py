@@ -217,8 +217,8 @@ def settle_reservations(  # noqa: PLR0917 - all parts of a settlement
 def _record_call_ends(
     ledger: Ledger, ended: Sequence[HeldReservation], job: str, now: Instant, *, is_success: bool
 ) -> None:
-    """Records the end of the calls of a settled claim. `is_success=True`: the provider answered without an
-    error. A successful probe then opens its pool, and guessed limits may rise."""
+    """Records the end of the calls of a settled claim. `is_success=True`: they succeeded. A successful probe
+    opens its pool, and guessed limits may rise."""
     probes = {reserved.account_key for reserved in ended if reserved.probe}
     for account_key in dict.fromkeys(reserved.account_key for reserved in ended):
         known = ledger.load(account_key)
@@ -315,8 +315,7 @@ def _reported_units(account_key: AccountKey, spent: UsageReport) -> Units | None
 
 
 def _book_usage(ledger: Ledger, ended: Sequence[HeldReservation], spent: UsageReport, now: Instant) -> None:
-    """Counts the usage `spent` for the reservations `ended`, all of one account. If no call was made,
-    releases the reservations."""
+    """Counts the usage `spent` of the reservations `ended` (one account). Without a call, releases them."""
     account_key = ended[0].account_key
     if (known := ledger.load(account_key)) is None:
         return

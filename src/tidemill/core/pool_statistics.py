@@ -146,8 +146,12 @@ def history_entry_of_call(
 
 
 class PoolChangeKind(StrEnum):
-    """The kinds of changes of a pool. `closed`: a refusal closed it, for the first time or again. `probed`:
-    one job tests it. `opened`: its last closure ended. `slowed`: its concurrency or a limit was lowered."""
+    """The kinds of changes of a pool.
+
+    - `closed`: a refusal closed it, for the first time or again.
+    - `probed`: one job tests it.
+    - `opened`: its last closure ended.
+    - `slowed`: its concurrency or a limit was lowered."""
 
     CLOSED = "closed"  # closed by a refusal, for the first time or again after a probe
     PROBED = "probed"  # one job tests the pool
@@ -156,9 +160,12 @@ class PoolChangeKind(StrEnum):
 
 
 class PoolChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of a pool. `job` is the job whose claim or settlement caused the change. `closure` is the new
-    closure, or the last one if the pool opened. `ramp=True`: the pool opens along a ramp. `amounts` has the
-    lowered limits by limit name."""
+    """A change of a pool.
+
+    - `job`: the job whose claim or settlement caused the change.
+    - `closure`: the new closure, or the last one if the pool opened.
+    - `ramp`: True if the pool opens along a ramp.
+    - `amounts`: the lowered limits, by limit name."""
 
     what: PoolChangeKind
     pool: str

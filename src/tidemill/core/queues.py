@@ -165,9 +165,12 @@ class Pause(msgspec.Struct, frozen=True):
 
 
 class InsertVerdict(StrEnum):
-    """A store's answer to one job of an insert. `accepted`: the job is stored. `existing`: another job
-    holds its unique key. `full`: the queue is at its `max_length`. `invalid`: an option of the job is not
-    allowed."""
+    """A store's answer to one job of an insert.
+
+    - `accepted`: the job is stored.
+    - `existing`: another job holds its unique key.
+    - `full`: the queue has reached its `max_length`.
+    - `invalid`: an option of the job is not allowed."""
 
     ACCEPTED = "accepted"
     EXISTING = "existing"

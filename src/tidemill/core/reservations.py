@@ -177,9 +177,8 @@ def split_reservation(
 def defer_units(
     pool: PoolSettings, state: PoolState, reservation: Reservation, now: Instant
 ) -> ReservationGrant:
-    """Makes a reservation wait for a much later call. Returns the new state and reservation. The units are
-    removed from the windows, where they would expire before the call, and are held instead. Units of paced
-    limits stay in their window, because holding a turn would block all other calls."""
+    """Returns the state and the reservation with its units held outside the windows, where they would expire
+    before a later call. Units of paced limits stay counted: a held turn would block all other calls."""
     windows, held, marks = dict(state.windows), dict(state.held), dict(reservation.marks)
     own = dict(reservation.held)
     for limit, need, mark in _entered_limits(pool, reservation):

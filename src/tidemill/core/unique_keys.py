@@ -54,10 +54,12 @@ class Unique(msgspec.Struct, frozen=True):
 
 
 class Conflict(StrEnum):
-    """The action of a store on a request whose unique key is held. `existing`: it returns the holder and
-    changes nothing. `merge`: it merges the request into the holder. `replace`: it cancels the holder and
-    stores the request. `succeed`: it stores the request as a successor, which waits until the holder has
-    run."""
+    """The action of a store on a request whose unique key is held by another job, the holder.
+
+    - `existing`: returns the holder and changes nothing.
+    - `merge`: merges the request into the holder.
+    - `replace`: cancels the holder and stores the request.
+    - `succeed`: stores the request as a successor, which waits until the holder has run."""
 
     EXISTING = "existing"  # return the holder, change nothing
     MERGE = "merge"  # merge the request into the holder

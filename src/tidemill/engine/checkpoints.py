@@ -37,10 +37,8 @@ def forget_step(records: Records, job_id: str, by: StepAttempt, step: StepKey) -
 def keep_step(
     records: Records, job_id: str, by: StepAttempt, step: StepKey, result: bytes, *, paid: bool
 ) -> tuple[WriteAnswer, bytes]:
-    """Stores the first result of a step (K5). Returns the answer, and the result that is stored now.
-
-    The answer is OK, AGAIN if the step already has a result, or GONE if the job does not exist. It is STALE
-    if the claim is not current; this is not checked if the call was `paid`."""
+    """Stores the first result of a step (K5). Returns the answer and the stored result. The answer is OK,
+    AGAIN (it has a result), GONE (no job) or STALE (old claim; not checked if the call was `paid`)."""
     job = records.jobs.get(job_id)
     if job is None:
         return WriteAnswer.GONE, result

@@ -275,9 +275,11 @@ class LaneRow(msgspec.Struct, frozen=True):
 
 
 class StoreCounters(msgspec.Struct, frozen=True):
-    """Values of the whole store at the start of a transaction. `wall`, `boot` and `boot_id` are the clocks.
-    `picks` is the number of turns that lanes have had. `seq` and `fence` are the last sequence number and the
-    last fence."""
+    """Values of the whole store at the start of a transaction.
+
+    - `wall`, `boot`, `boot_id`: the clocks.
+    - `picks`: the number of turns that lanes have had.
+    - `seq`, `fence`: the last sequence number and the last fence."""
 
     wall: float
     boot: float

@@ -75,9 +75,10 @@ CONCURRENT_WINDOW = 0.0
 class StatedLimit(msgspec.Struct, frozen=True, kw_only=True):
     """One limit as the provider states it.
 
-    `window` is in seconds, 0 for a limit on concurrent calls, None if not stated. `limit` is the amount of
-    units per window, and `remaining` how many are left. `resets_at` is the wall time at which the whole limit
-    is free again."""
+    - `window`: in seconds, 0 for a limit on concurrent calls, None if not stated.
+    - `limit`: the amount of units per window.
+    - `remaining`: how many units are left.
+    - `resets_at`: the wall time at which the whole limit is free again."""
 
     unit: str
     window: float | None = None

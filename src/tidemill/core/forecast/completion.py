@@ -67,8 +67,7 @@ def call_count(backlog: LaneBacklog) -> float:
 def limits_met(
     request: ForecastRequest, backlogs: Sequence[LaneBacklog]
 ) -> dict[MeterKey, tuple[PoolOutlook | None, Limit | None]]:
-    """Returns the limits that apply to the backlogs, by meter key, each with the outlook of its pool. For
-    worker slots and queue limits, both values are None."""
+    """Returns the limits of the backlogs and their pools' outlooks; both are None for slots and queues."""
     found: dict[MeterKey, tuple[PoolOutlook | None, Limit | None]] = {}
     for backlog in backlogs:
         for work in backlog.work:
@@ -93,8 +92,7 @@ def limits_of_needs(
 
 
 def cost_per_limit(request: ForecastRequest, backlogs: Sequence[LaneBacklog]) -> dict[MeterKey, CallCost]:
-    """Returns the cost of one call for each limit that applies to the backlogs. `CallCost.units` is None if
-    the calls need different amounts."""
+    """Returns the cost of one call for each limit. `CallCost.units` is None if the calls differ."""
     found: dict[MeterKey, CallCost] = {}
     for backlog in backlogs:
         for work in backlog.work:

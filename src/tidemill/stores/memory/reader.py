@@ -102,8 +102,7 @@ def workers(records: Records) -> list[WorkerInfo]:
 
 
 def backlog(records: Records, name: str) -> Backlog:
-    """Returns how far a queue is behind (R8): since when its oldest ready job waits, when the next scheduled
-    job is due, how many jobs wait for a retry, and when a job last ended."""
+    """Returns how far a queue is behind (R8); `Backlog` says what the fields mean."""
     queue = records.queues.get(name)
     if queue is None:
         return Backlog(oldest_ready=None, next_due=None, retrying=0, last_ended=None)

@@ -185,10 +185,9 @@ class SqliteLedger:
         return True
 
     def depart(self, claim: ClaimKey, worker: str, need: Need, departure: Departure) -> None:
-        """Counts the units of a request that the worker sends now and that its reservation does not cover
-        (P21). `departure` EXTRA: the request was not reserved and gets a new reservation, even if it does not
-        fit. LATE: the request leaves later than its reservation allows, so the units of the reservation count
-        from now."""
+        """Counts the units of a request that is sent now and that its reservation does not cover (P21).
+        EXTRA: the request was not reserved and gets a new reservation, even if it does not fit. LATE: the
+        request leaves later than its reservation allows, so its units count from now."""
         if departure is Departure.EXTRA:
             reserved = late_calls.take_extra_request(self, need, self.now)
             self.hold(claim, worker, () if reserved is None else (reserved,))
