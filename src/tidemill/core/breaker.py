@@ -259,10 +259,10 @@ def _applies_to_units(closure: Closure, units: Units) -> bool:
 
 
 def _begins_incident(breaker: Breaker, seen: RefusalFacts) -> bool:
-    """True if an overload refusal begins a new incident (a new overload of the provider). The refusal of a
-    probe always does. A call that was claimed before the last incident began belongs to that incident. So
-    forty refused calls in flight are one incident. If the claim time is unknown, the incident is new only if
-    the pool has no closure for an overload."""
+    """True if a refusal because of an overload begins a new incident (a new overload of the provider). The
+    refusal of a probe always does. A call that was claimed before the last incident began belongs to that
+    incident, so forty refused calls in flight are one incident. If the claim time is unknown, the incident is
+    new only if the pool has no closure for an overload."""
     if seen.probe:
         return True
     if seen.claimed is None:

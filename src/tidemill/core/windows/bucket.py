@@ -50,9 +50,9 @@ class BucketWindow(msgspec.Struct, frozen=True, tag="bucket"):
 
     def returned(self, limit: Limit, units: float, mark: float, now: Instant) -> Self:
         """Returns the bucket after a refund. The refund is reduced by the units that flowed in since `mark`,
-        the time when the units were taken. Without the call, the bucket might have been full and could not
-        have taken this inflow. Each time span reduces only one refund. A long call would get nothing back, so
-        its units are held instead (`core.reservations`)."""
+        the time when the units were taken: without the call, the bucket might have been full and could not
+        have taken them. Each time span reduces only one refund. After a long call nothing would be left of a
+        refund, so the units of such calls are held instead (`core.reservations`)."""
         since, until = self.forgone
         before = max(0.0, min(now.boot, until) - max(mark, since))
         left = units - max(0.0, now.boot - mark - before) * _rate(limit)

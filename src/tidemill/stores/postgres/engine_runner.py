@@ -129,16 +129,16 @@ class PostgresEngineRunner:
         return deepcopy(self.entropy).claim_id()
 
     async def run(self, plan: ReadSet, verb: EngineVerb[T], *, repeatable: bool = True) -> T:
-        """Runs `verb` in one transaction and returns its answer. `plan` names the rows to load first.
-        `repeatable=True`: the verb may be retried even if its commit may have succeeded."""
+        """Runs the engine function `verb` in one transaction and returns its answer. `plan` names the rows to
+        load first. `repeatable=True`: the function may be retried even if its commit may have succeeded."""
         answer, _ = await self.run_timed(plan, verb, repeatable=repeatable)
         return answer
 
     async def run_timed(
         self, plan: ReadSet, verb: EngineVerb[T], *, repeatable: bool = True
     ) -> tuple[T, float]:
-        """Runs `verb` like `run`. Returns its answer, and the time when the transaction stopped waiting for
-        other engine transactions, by this process's clock."""
+        """Runs the engine function `verb` like `run`. Returns its answer, and the time when the transaction
+        stopped waiting for other engine transactions, by this process's clock."""
 
         async def work(transaction: PostgresTransaction) -> tuple[T, float]:
             return await self.run_in(transaction, plan, verb), transaction.decided

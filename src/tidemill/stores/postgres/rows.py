@@ -35,7 +35,7 @@ def text_array(column: Iterable[object]) -> list[str | None]:
     """Returns the values as text, for an array parameter; the SQL statement casts them back. None stays None.
 
     For arrays of other types asyncpg asks the server about the type on every new connection. That takes
-    longer than most verbs."""
+    longer than most store methods."""
     return [None if value is None else str(value) for value in column]
 
 

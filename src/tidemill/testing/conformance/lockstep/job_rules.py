@@ -76,8 +76,8 @@ class InsertRules(StorePair):
 
 
 async def _admit_waiting(store: Store, queue: str, verdict: NewJob | None) -> int:
-    """Admits all arrivals and returns how many were admitted. The newest arrival becomes the job `verdict`,
-    or is rejected if `verdict` is None. All older arrivals are rejected."""
+    """Rejects all waiting arrivals except the newest. The newest becomes the job `verdict`, or is rejected
+    too if `verdict` is None. Returns how many arrivals the store has handled."""
     refused = RejectedArrival(queue=queue, error=some.STRATEGY_ERROR)
     waiting = await store.arrivals(MAX_JOBS)
     admissions = [Admission(arrival, queue, refused) for arrival in waiting[:-1]]
