@@ -17,8 +17,8 @@ LONG_AGO = -1e9
 
 
 class Instant(msgspec.Struct, frozen=True):
-    """A moment on the store's two clocks. `wall` is Unix time; it may be set, and only calendars use it.
-    `boot` counts seconds, only moves forward, and starts again when the machine restarts."""
+    """A moment on the store's two clocks. `wall` is Unix time; it may be set. `boot` counts seconds, only
+    moves forward, and starts again when the machine restarts."""
 
     wall: float
     boot: float
