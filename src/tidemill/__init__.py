@@ -145,8 +145,8 @@ else:
     }
 
     def __getattr__(name):  # noqa: ANN001, ANN202 - hidden from type checkers, or every name would exist for them
-        """Imports a public name at its first use. This applies to inspection, pools and flows, so that a
-        program that only enqueues starts a third faster."""
+        """Imports a public name at its first use. This applies to the names of inspection, pools and flows. A
+        program that only enqueues jobs starts a third faster without these imports."""
         if name not in _LAZY:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(f"tidemill.{_LAZY[name]}"), name)

@@ -40,8 +40,8 @@ class LogSettings(NamedTuple):
 
 
 class _LogState:
-    """The log settings of this process, and the processors and the handler that Tidemill installed. They are
-    stored to tell Tidemill's setup from the program's own."""
+    """The log settings of this process, and the processors and the handler that Tidemill installed. With
+    them, Tidemill can tell its own setup from the program's."""
 
     settings: LogSettings | None = None
     steps: list[Any] | None = None
@@ -202,8 +202,8 @@ def _as_json(line: Any, **options: Any) -> str:
 def _without_doubled_trace(
     _logger: Any, _method: str, line: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Removes the trace from the log line if it equals the job id. That is the default, and people need not
-    read it twice."""
+    """Removes the trace from the log line if it equals the job id, because the line already shows the job
+    id."""
     if "trace" in line and line["trace"] == line.get("job"):
         del line["trace"]
     return line

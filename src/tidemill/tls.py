@@ -1,9 +1,8 @@
-"""TLS contexts of clients.
+"""TLS contexts for client connections.
 
 Creating a context reads all trusted certificates and takes about 20 ms, so contexts are shared. After a
 certificate file has changed, the next connection gets a new context; no restart is needed. A file may be
-incomplete while it is being replaced; connections then keep their old context.
-"""
+incomplete while it is being replaced; connections then keep their old context."""
 
 from __future__ import annotations
 

@@ -216,7 +216,9 @@ async def test_data_nested_too_deep_is_hidden() -> None:
         assert job is not None
         for depth in (900, 100_000):
             deep = b'{"token":' + b"[" * depth + f'"{CANARY}"'.encode() + b"]" * depth + b"}"
-            inspector = Redactor(TaskSecrets(app.tasks)).job(msgspec.structs.replace(job, payload=deep))
+            inspector = Redactor(TaskSecrets(app.tasks)).redacted_job(
+                msgspec.structs.replace(job, payload=deep)
+            )
             assert CANARY.encode() not in inspector.payload
 
 
@@ -249,7 +251,7 @@ async def test_a_payload_that_is_not_json_is_redacted_as_text() -> None:
         [job] = await app.store.get([job_id])
         assert job is not None
         broken = msgspec.structs.replace(job, payload=f'{{"api_key": "{CANARY}"'.encode())
-        assert CANARY.encode() not in Redactor(TaskSecrets(app.tasks)).job(broken).payload
+        assert CANARY.encode() not in Redactor(TaskSecrets(app.tasks)).redacted_job(broken).payload
 
 
 ADVERSARIAL = {

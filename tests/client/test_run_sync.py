@@ -91,7 +91,7 @@ async def _inside(send: Task[[int], None], verb: Verb) -> object:
     ],
 )
 def test_a_blocking_call_on_the_portal_thread_is_refused(loopless: Tidemill, verb: Verb) -> None:
-    """The portal's thread runs the coroutine: a method that waits for the portal would hang for good."""
+    """A coroutine on the thread of the background loop must not wait for that loop, or it would hang."""
     with pytest.raises(ConfigurationError, match="await"):
         loopless.run_sync(_inside(loopless.task(sample), verb))
     loopless.close_sync()

@@ -21,7 +21,7 @@ from tidemill import (
     Task,
     Tidemill,
 )
-from tidemill.client.portal import Portal
+from tidemill.client.background_loop import BackgroundLoop
 from tidemill.contract.store import BlockingVerbs, Store
 from tidemill.stores.memory import MemoryStore
 
@@ -171,7 +171,7 @@ def test_a_loop_per_call_collects_no_connections(tmp_path: Path) -> None:
 
 
 def test_close_raises_in_callers_that_still_wait() -> None:
-    portal, began, errors = Portal(), threading.Event(), []
+    background_loop, began, errors = BackgroundLoop(), threading.Event(), []
 
     async def forever() -> None:
         began.set()
@@ -179,13 +179,13 @@ def test_close_raises_in_callers_that_still_wait() -> None:
 
     def wait() -> None:
         with pytest.raises(StoreUnavailable, match="closed while this call waited") as caught:
-            portal.run(forever)
+            background_loop.run(forever)
         errors.append(caught.value)
 
     waiter = threading.Thread(target=wait)
     waiter.start()
     began.wait(30)
-    portal.stop()
+    background_loop.stop()
     waiter.join(30)
     assert len(errors) == 1
 

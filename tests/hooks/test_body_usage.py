@@ -43,7 +43,7 @@ def fed(raw: bytes, cuts: list[int], kind: str = "text/event-stream") -> Any:
     places = [0, *sorted(cut % (len(raw) + 1) for cut in cuts), len(raw)]
     for start, end in pairwise(places):
         body.feed(raw[start:end])
-    return body.content()
+    return body.finish()
 
 
 def tokens(content: Any) -> float | None:
@@ -72,7 +72,7 @@ def test_a_line_that_is_too_long_is_passed_over() -> None:
     for _ in range(5):
         body.feed(b"data: " + b"x" * (MAX_PARSED_BODY_BYTES // 2))
     body.feed(b"\n\n" + GEMINI)
-    assert tokens(body.content()) == 12
+    assert tokens(body.finish()) == 12
 
 
 @given(
@@ -88,6 +88,6 @@ def test_of_a_long_body_the_usage_at_its_end_is_found(cuts: list[int], length: i
 def test_a_body_that_is_handed_out_again_counts_once() -> None:
     body = BodyUsageReader("application/json")
     body.feed(b'{"usage": {"total_tokens": 42}}')
-    assert tokens(body.content()) == 42
+    assert tokens(body.finish()) == 42
     body.feed(b'{"usage": {"total_tokens": 42}}')
-    assert tokens(body.content()) == 42
+    assert tokens(body.finish()) == 42

@@ -82,7 +82,7 @@ class Bench:
             args, kwargs = definition.payload.decode(payload)
             options["needs"] = compute_needs(definition, definition.payload.by_name(args, kwargs))
         if definition is not None and definition.batch is not None:
-            options["batching"] = definition.batch.together
+            options["batching"] = definition.batch.policy
         job = NewJob(id=f"job-{self._jobs}", task=task, payload=payload, **options)
         [[answer]] = await self.store.insert([JobGroup(queue, (job,))])
         assert answer.verdict is InsertVerdict.ACCEPTED, answer

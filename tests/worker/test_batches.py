@@ -645,7 +645,7 @@ def test_only_the_leads_settlement_reports_the_usage(virtually: Virtually) -> No
         await bench.run_until_idle(store=Witnessed(bench.store))
         lead, *others = settled
         assert lead.spent is not None
-        assert lead.spent.well, "the provider answered, though the lead's own item failed"
+        assert lead.spent.is_success, "the provider answered, though the lead's own item failed"
         assert [other.spent for other in others] == [None, None]
         assert await bench.used("api") == {"tokens per minute": 300}
 

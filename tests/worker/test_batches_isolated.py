@@ -45,7 +45,7 @@ async def run(
             id=id_,
             task=task.name,
             payload=msgspec.json.encode({"item": item}),
-            batching=task.batch.together,
+            batching=task.batch.policy,
         )
         for id_, item in zip(ids, items, strict=True)
     )

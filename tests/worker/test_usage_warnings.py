@@ -268,7 +268,7 @@ def test_the_job_that_was_excused_most_often_decides_for_its_batch(virtually: Vi
                 task="embed",
                 payload=b'{"item": 1}',
                 needs=with_excuse_count(needs, excused),
-                batching=definition.batch.together,
+                batching=definition.batch.policy,
             )
             for number, excused in enumerate([0, MAX_EXCUSED_ATTEMPTS])
         ]

@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tidemill.app.stores import make_store
+from tidemill.client.background_loop import refuse_run_sync_on_loop
 from tidemill.client.client import Client
-from tidemill.client.portal import refuse_run_sync_on_loop
 from tidemill.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tidemill.core.jobs import Job
 from tidemill.core.queues import QueueSettings
@@ -108,7 +108,8 @@ class Application:
 
     @property
     def secrets(self) -> TaskSecrets:
-        """Finds the secret fields of jobs, by the annotations of their tasks and the setting web.redact."""
+        """The object that finds the secret fields of jobs, by the annotations of their tasks and the setting
+        web.redact."""
         if self._secrets is None:
             from tidemill.tasks.redaction import TaskSecrets
 
@@ -147,7 +148,7 @@ class Application:
         self.client.close_sync()
 
     @contextmanager
-    def moved(
+    def use_store(
         self,
         *,
         store: Store,
@@ -157,17 +158,18 @@ class Application:
         lifespan: Lifespan | None = None,
         on_wait: Callable[[Job], None],
     ) -> Iterator[None]:
-        """Uses another store inside the block; `tidemill.testing` is built on it.
+        """Context manager that makes the application use another store inside the block. `tidemill.testing`
+        uses it.
 
         All tasks use that store, also tasks that are registered inside the block. `on_wait` is called while a
-        caller waits for a job and may raise to end the wait. Inside the block the application sends no
-        notifications."""
+        caller waits for a job and may raise an error to end the wait. Inside the block the application sends
+        no notifications."""
         before = self._store, self.url, self.clock, self.entropy, self._lifespan, self._notifies
         self._store, self.url, self.clock, self.entropy = store, url, clock, entropy
         self._notifies = False
         self._lifespan = lifespan or self._lifespan
         try:
-            with self.client.moved(clock, entropy, on_wait):
+            with self.client.use_new_sessions(clock, entropy, on_wait):
                 yield
         finally:
             self._store, self.url, self.clock, self.entropy, self._lifespan, self._notifies = before

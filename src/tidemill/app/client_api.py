@@ -71,7 +71,7 @@ def _request_of_task(task: Task[Any, Any], count: int) -> PlannedJobs:
         delay=options.delay,
         at=options.at,
         needs=_needs_without_arguments(definition, options),
-        batching=None if definition.batch is None else definition.batch.together,
+        batching=None if definition.batch is None else definition.batch.policy,
     )
     return _request_of_jobs([JobRequest(options.queue, job)], count)
 

@@ -180,7 +180,7 @@ class ResourceDeclarations(Application):
 
             self._schedules = Schedules(
                 self.client,
-                lambda: self.entropy.new_id(),  # noqa: PLW0108 - `moved` replaces the store, so it is read at each call
+                lambda: self.entropy.new_id(),  # noqa: PLW0108 - `use_store` replaces the store, so it is read at each call
             )
         return self._schedules
 

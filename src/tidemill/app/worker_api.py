@@ -114,8 +114,8 @@ class WorkerApi(NotificationApi):
                 await supervisor.run()
 
     def _log_as_set(self) -> None:
-        """Configures logging from the settings, unless the program has already configured it. It runs when a
-        worker is created, because the command line may change the settings until then."""
+        """Configures logging from the settings, unless the program has configured it. Runs when a worker is
+        created, because the command line may change the settings until then."""
         log_settings = self.settings.configured("log")
         if log_settings and current_settings() is None:
             configure(**log_settings)

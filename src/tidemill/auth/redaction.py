@@ -37,10 +37,10 @@ class Redactor:
     def __init__(self, secrets: TaskSecrets) -> None:
         self._secrets = secrets
 
-    def job(self, job: Job, budget: PageBudget | None = None) -> Job:
+    def redacted_job(self, job: Job, budget: PageBudget | None = None) -> Job:
         """Returns a copy of the job with its secrets hidden. All jobs of a page share one `budget`; data that
         exceeds the budget is replaced by a short message."""
-        return self._job_redactor(job, budget or PageBudget()).job(job)
+        return self._job_redactor(job, budget or PageBudget()).redacted_job(job)
 
     def explanation(self, explanation: Explanation, job: Job | None) -> Explanation:
         """Returns the explanation with the secrets in its sentences and details hidden. `job` is the
@@ -63,7 +63,7 @@ class Redactor:
         texts = self._job_redactor(view.job, PageBudget(), sum(map(len, messages)))
         return replace(
             view,
-            job=texts.job(view.job),
+            job=texts.redacted_job(view.job),
             attempts=tuple(
                 replace(attempt, error=attempt.error and texts.error(attempt.error))
                 for attempt in view.attempts
@@ -95,7 +95,7 @@ class Redactor:
         return (
             not searches_values(job_filter)
             or not self._may_hide(job)
-            or matches_filter(job_filter, self.job(job))
+            or matches_filter(job_filter, self.redacted_job(job))
         )
 
     def refuse_secrets(self, job_filter: Filter) -> None:
@@ -173,7 +173,7 @@ class _JobRedactor:
         traceback = error.traceback and self.text(error.traceback)
         return replace(error, message=self.text(error.message), traceback=traceback)
 
-    def job(self, job: Job) -> Job:
+    def redacted_job(self, job: Job) -> Job:
         return replace(
             job,
             payload=self.stored(job.payload),

@@ -39,7 +39,7 @@ class Redaction:
     show_secrets: bool = False
 
     def job(self, app: Tidemill, job: Job) -> Job:
-        return job if self.show_secrets else self._redactor(app).job(job)
+        return job if self.show_secrets else self._redactor(app).redacted_job(job)
 
     def view(self, app: Tidemill, view: JobView) -> JobView:
         return view if self.show_secrets else self._redactor(app).view(view)
@@ -140,7 +140,9 @@ class CommandTarget:
         note(f"there is no {where} yet: no jobs and no workers")
         empty = StoreUrl("memory")
         store = make_store(empty, app.clock, app.entropy)
-        with app.moved(store=store, url=empty, clock=app.clock, entropy=app.entropy, on_wait=lambda _: None):
+        with app.use_store(
+            store=store, url=empty, clock=app.clock, entropy=app.entropy, on_wait=lambda _: None
+        ):
             return asyncio.run(_run_opened(app, work, declare=True))
 
     def run_or_create(

@@ -1,4 +1,4 @@
-"""The client: sends job requests to the store. Each event loop has its own session with the store."""
+"""The client: sends job requests to the store and returns job handles."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidemill.client.background_loop import BackgroundLoop, refuse_on_loop
 from tidemill.client.enqueuer import (
     ENQUEUE_DEADLINE_SECONDS,
     FIRST_RETRY_SECONDS,
@@ -18,7 +19,6 @@ from tidemill.client.enqueuer import (
     enqueue_deadline_error,
 )
 from tidemill.client.job_handle import JobHandle
-from tidemill.client.portal import Portal, refuse_on_loop
 from tidemill.client.request import JobRequest, RequestBuilder, RequestChunk, split_requests
 from tidemill.client.store_sessions import StoreSession, StoreSessions
 from tidemill.clock import Clock, Entropy
@@ -40,9 +40,8 @@ T = TypeVar("T")
 
 
 def _wait_without_limit(_: Job) -> None:
-    """Does nothing. This is the default of `Client.on_wait`, which is called while a caller waits for a
-    result and may raise to end the wait. By default the wait goes on, because a worker may start at any
-    time."""
+    """Does nothing. This is the default of `Client.on_wait`, a function that is called while a caller waits
+    for a result and may raise to end the wait."""
 
 
 class Client:
@@ -67,7 +66,7 @@ class Client:
         self.requests = RequestBuilder(clock, entropy, signals)
         self._clock, self.signals = clock, signals
         self._sessions = StoreSessions(store, queues, pools)
-        self._portal = Portal()
+        self._background = BackgroundLoop()
         self._blocking: BlockingVerbs | None = None
         self.on_wait: Callable[[Job], None] = _wait_without_limit
         """Called regularly while a caller waits for a job; raises if no worker will ever run it."""
@@ -91,7 +90,7 @@ class Client:
     @property
     def store_identity(self) -> object:
         """An object that identifies the current store. Compare it with `is`: the same object means the same
-        store. Inside a block of `moved`, in which tests use another store, it is another object."""
+        store. Inside a block of `Application.use_store` it is another object."""
         return self._sessions
 
     def current_store(self) -> Store | None:
@@ -108,25 +107,28 @@ class Client:
         self._sessions.settings_changed()
 
     @contextmanager
-    def moved(self, clock: Clock, entropy: Entropy, on_wait: Callable[[Job], None]) -> Iterator[None]:
-        """For tests: inside the block the client uses new store sessions and the given `clock`, `entropy` and
-        `on_wait`. The end of the block restores the old ones. `on_wait` is called while a caller waits for a
-        job.
+    def use_new_sessions(
+        self, clock: Clock, entropy: Entropy, on_wait: Callable[[Job], None]
+    ) -> Iterator[None]:
+        """Context manager for tests. Inside the block, the client opens new sessions with the store and uses
+        the given `clock`, `entropy` and `on_wait`. The end of the block restores the old ones. `on_wait` is
+        called while a caller waits for a job.
 
-        `Application.moved` replaces the store and calls this. Call `close` before the block ends."""
-        before = self._clock, self._sessions, self._portal, self._blocking, self.on_wait
+        `Application.use_store` replaces the store and calls this method. Call `close` before the block
+        ends."""
+        before = self._clock, self._sessions, self._background, self._blocking, self.on_wait
         self._clock, self._sessions, self.on_wait = clock, self._sessions.reopened(), on_wait
-        self._portal, self._blocking = Portal(), None
+        self._background, self._blocking = BackgroundLoop(), None
         try:
-            with self.requests.moved(clock, entropy):
+            with self.requests.use_clock(clock, entropy):
                 yield
         finally:
-            self._clock, self._sessions, self._portal, self._blocking, self.on_wait = before
+            self._clock, self._sessions, self._background, self._blocking, self.on_wait = before
 
     async def close(self) -> None:
         """Closes the session of the running event loop, and that of the background thread for blocking calls.
         The next use opens them again."""
-        if self._portal.started and not self._portal.is_here():  # the portal cannot wait for itself
+        if self._background.started and not self._background.is_here():  # it cannot wait for itself
             await asyncio.to_thread(self.close_sync)
         self._blocking = None
         await self._sessions.close()
@@ -134,27 +136,27 @@ class Client:
     def close_sync(self) -> None:
         refuse_on_loop("close")
         self._blocking = None
-        if self._portal.started:
-            self._portal.run(self._sessions.close)
-            self._portal.stop()
+        if self._background.started:
+            self._background.run(self._sessions.close)
+            self._background.stop()
 
     def run_sync(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Runs a coroutine of this client from a program without an event loop, and returns its result.
-        `work` creates the coroutine."""
-        return self._portal.run(work)
+        `work` is a function that creates the coroutine."""
+        return self._background.run(work)
 
     def blocking(self) -> BlockingVerbs | None:
         """Returns the blocking methods of the store, and opens the store if necessary. None if the store has
         no blocking methods."""
         if self._blocking is None:
-            store = self.current_store() if self._portal.is_here() else None
-            self._blocking = store.blocking if store else self._portal.run(self._open_blocking)
+            store = self.current_store() if self._background.is_here() else None
+            self._blocking = store.blocking if store else self._background.run(self._open_blocking)
         return self._blocking
 
     def opened(self) -> Store:
-        """Returns the store of the background event loop, which serves programs without a loop. Opens the
-        store if necessary."""
-        return self._portal.run(self.store)
+        """Returns the store of the background event loop, and opens it if necessary. Programs without an
+        event loop use this store."""
+        return self._background.run(self.store)
 
     def enqueue(self, request: JobRequest[R]) -> Coroutine[Any, Any, JobHandle[R]]:
         return self._enqueue(request) if self.tracing is None else self._enqueue_traced(request)
@@ -227,8 +229,8 @@ class Client:
         return handles
 
     async def offer(self, requests: Sequence[JobRequest[Any]]) -> list[InsertResult]:
-        """Sends the requests in chunks and returns one `InsertResult` per request, in order. The store
-        accepts or refuses each request by itself: a refused request does not affect the others."""
+        """Sends the requests in chunks and returns one `InsertResult` per request, in order. A refused
+        request does not affect the others."""
         answers: list[InsertResult] = []
         for chunk in split_requests(requests):
             groups = tuple(JobGroup(request.queue, (request.job,)) for request in chunk.requests)
@@ -249,7 +251,7 @@ class Client:
         """Runs in the child process after a fork. Drops the event loops, threads and sessions of the parent.
         The store is not touched, because each store handles a fork by itself."""
         self._sessions.forget()
-        self._portal = Portal()
+        self._background = BackgroundLoop()
         self._blocking = None
 
     async def _open_blocking(self) -> BlockingVerbs | None:
@@ -283,7 +285,7 @@ class Client:
                 blocking = self.blocking()
         if blocking is None:
             refuse_on_loop("enqueue")
-            return self._portal.run(lambda: self._insert(groups))
+            return self._background.run(lambda: self._insert(groups))
         while True:
             call_started = self._clock.boot()
             try:

@@ -1,5 +1,5 @@
-"""Group commit: enqueues of jobs and flows that run at the same time share one call to the store. Each call
-has a time limit."""
+"""Sends jobs and flows to the store. Requests that are made at the same time share one call (group commit).
+Each call has a time limit."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class CallDeadline:
     """A context manager that cancels its block at a given loop time and then raises TimeoutError: `with
     deadline.until(time):`.
 
-    It works like `asyncio.timeout_at`, but does not create a timer for each block. A timer that has not fired
-    yet also serves the next block. Only one block at a time may use it."""
+    It works like `asyncio.timeout_at`, but reuses its timer: a timer that has not fired yet also serves the
+    next block. Only one block at a time may use it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -94,7 +94,7 @@ class _PendingInsert(NamedTuple):
 
 class JobEnqueuer:
     """Inserts jobs into the store. Requests that arrive while a call runs share the next call. Each event
-    loop has one."""
+    loop has its own JobEnqueuer."""
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
         self._store = store
@@ -122,8 +122,8 @@ class JobEnqueuer:
     def _running_call(self) -> asyncio.Future[None] | None:
         """A future of the call to the store that runs now; None if no call runs.
 
-        `_flush` is the asyncio task that sends the collected requests. Normally it resets `_flush` at its
-        end, but not if it was cancelled before it started. Therefore `done()` is checked too."""
+        `_flush` is the asyncio task that sends the collected requests. It resets `_flush` at its end, except
+        if it was cancelled before it started. Therefore `done()` is checked too."""
         if self._flush is not None and not self._flush.done():
             return self._flush
         return self._single_call
@@ -281,7 +281,7 @@ class _PendingFlow(NamedTuple):
 
 class FlowEnqueuer:
     """Creates flows in the store. Requests that arrive while a call runs share the next call. Each event loop
-    has one."""
+    has its own FlowEnqueuer."""
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
         self._store, self._loop = store, loop
@@ -289,8 +289,8 @@ class FlowEnqueuer:
         self._sending: asyncio.Task[None] | None = None
 
     async def begin(self, advance: Advance) -> AdvanceResult:
-        """Creates a flow and returns the store's reply. Raises the error of the store without a retry; the
-        caller retries."""
+        """Creates a flow and returns the store's reply. Raises an error of the store without a retry, because
+        the caller retries."""
         check_advances([advance])  # an invalid flow would fail the whole batch
         answer: asyncio.Future[AdvanceResult] = self._loop.create_future()
         self._waiting.append(_PendingFlow(advance, answer))

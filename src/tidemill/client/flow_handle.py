@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tidemill.client.background_loop import refuse_on_loop
 from tidemill.client.flow_steps import FlowStep
 from tidemill.client.job_handle import acquire_within, poll_delays
-from tidemill.client.portal import refuse_on_loop
 from tidemill.contract.coordination import document_topic, job_topic
 from tidemill.core.documents import Document, DocumentKind
 from tidemill.core.filters import Filter
@@ -60,9 +60,7 @@ class FlowHandle:
     @property
     def _client(self) -> Client:
         """Returns the client. Raises FlowNotFound if the client now uses another store than when the handle
-        was created.
-
-        This happens when a test uses the handle of a flow outside of its test kit."""
+        was created. This happens when a test uses the handle of a flow outside of its test kit."""
         if self._owner.store_identity is not self._store_identity:
             raise FlowNotFound(f"flow {self.id!r} is in another store than the application works on now")
         return self._owner
@@ -152,7 +150,7 @@ class FlowHandle:
         """Waits until the flow or the step has ended, or until the loop time `until`, and returns the flow's
         document. `wait` is the registered wait of the calling handler; None outside of a handler.
 
-        It waits for wake-ups if the session has a free listener. Until then it polls the store."""
+        It waits for wake-ups if the session has a free listener, and polls the store while it has none."""
         session = await self._client.session()
         for delay in poll_delays(until):
             if await acquire_within(session.listeners, delay):

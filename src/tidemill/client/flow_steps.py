@@ -1,4 +1,4 @@
-"""The steps of a flow that is being built. Each call checks its arguments at once."""
+"""The steps of a flow that is being built. Their methods check the arguments at once."""
 
 from __future__ import annotations
 
@@ -159,9 +159,9 @@ class FlowStep(Generic[R_co]):
         return FanOut(argument=argument, items=over)
 
     def give(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, mapped: bool) -> None:
-        """Sets the arguments of the step: constants, results of other steps and the mapped list.
-        `mapped=True`: exactly one argument is mapped. Raises InvalidPayload or ConfigurationError if an
-        argument does not fit the task."""
+        """Sets the arguments of the step. An argument is a constant, the result of another step, or the list
+        for which the step has one job per element (the mapped argument). `mapped=True`: exactly one argument
+        is mapped. Raises InvalidPayload or ConfigurationError if an argument does not fit the task."""
         try:
             arguments = self._task.definition.payload.bound(args, kwargs)
             over = _find_mapped_argument(arguments) if mapped else None
@@ -283,8 +283,8 @@ class FlowStep(Generic[R_co]):
         )
 
     def _follows_itself(self) -> bool:
-        """True if the step is part of a cycle. The method `after` calls this every time. To keep this fast,
-        it reads only the steps that this step waits for, not the whole flow."""
+        """True if the step is part of a cycle. `after` calls this every time, so it reads only the steps that
+        this step waits for, not the whole flow."""
         seen: set[int] = set()
         pending = list(self.parents)
         while pending:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
+from tidemill.client.background_loop import refuse_on_loop
 from tidemill.client.enqueuer import ENQUEUE_DEADLINE_SECONDS, FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS
 from tidemill.client.flow_handle import FlowHandle
 from tidemill.client.flow_steps import FlowStep
-from tidemill.client.portal import refuse_on_loop
 from tidemill.client.task import Task
 from tidemill.core.documents import Advance, AdvanceResult
 from tidemill.core.flow_graph import FlowGraph, decode_graph, encode_graph, problem_with_graph
@@ -88,11 +88,13 @@ class Flow:
         return self._add(task, args, kwargs, mapped=False)
 
     def map(self, task: Task[..., R], /, *args: Any, **kwargs: Any) -> FlowStep[R]:
-        """Adds a step with one job per element of a list, and returns the step.
+        """Adds a step that runs the task once for each element of a list, and returns the step:
+        `flow.map(speak, line=lines)`.
 
-        The list is one argument: the result of another step, or a list given here. Wrap any other argument
-        that is a step in `unmapped(…)`. If you pass the returned step to a later step, the later step gets
-        the list of all results."""
+        One argument is the list: the result of an earlier step, or a list given here. Each job gets one
+        element of it as this argument. Wrap any other argument that is a step in `unmapped(…)`; each job then
+        gets its whole value. A later step that takes the returned step as an argument gets the list of all
+        results."""
         return self._add(task, args, kwargs, mapped=True)
 
     def refuse_if_sent(self) -> None:
@@ -140,8 +142,8 @@ class Flow:
 
     def _emit_flow_begun(self, answer: AdvanceResult, *, existing: bool, ours: bool) -> None:
         """Emits FlowStarted. `answer` is the store's reply, and `ours` is True if this call created the flow.
-        A new flow may end in the write that creates it; then also emits its end. If a worker has already
-        advanced the flow, that worker emits the end."""
+        A new flow may already have ended in the write that created it. Then this method also emits its end,
+        unless a worker has advanced the flow and emits it."""
         signals, steps = self._client.signals, len(self.steps)
         if signals.wants(FlowStarted):
             signals.emit(FlowStarted(flow=self.id, name=self.name, steps=steps, existing=existing))

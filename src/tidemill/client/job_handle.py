@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
 
-from tidemill.client.portal import refuse_on_loop
+from tidemill.client.background_loop import refuse_on_loop
 from tidemill.contract.coordination import job_topic
 from tidemill.core.filters import Filter
 from tidemill.core.jobs import Job

@@ -48,7 +48,7 @@ class JobOptions(TypedDict, total=False):
 
 
 class CheckedJobOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Job options after validation. `key` and `unique` may be functions, which are called later with the
+    """Job options after validation. `key` and `unique` may be functions; the client calls them with the
     task's arguments."""
 
     queue: str
@@ -67,7 +67,7 @@ class CheckedJobOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def default_options(task: TaskDefinition) -> CheckedJobOptions:
-    """Returns the options of a job of this task without `using`."""
+    """Returns the options that jobs of this task have without `using`."""
     return CheckedJobOptions(
         queue=task.queue, priority=task.priority, expires=task.expires, unique=task.unique, key=task.key
     )

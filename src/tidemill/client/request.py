@@ -1,4 +1,4 @@
-"""Job requests: built from a call and its arguments, and divided into chunks for bulk enqueues."""
+"""Job requests: builds them from a call and its arguments, and divides them into chunks for bulk enqueues."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class JobRequest(msgspec.Struct, Generic[R_co], frozen=True):
 
 
 class RequestBuilder:
-    """Builds job requests; each client has one. It warns about large payloads. For each task it stores the
-    time of the last warning, so that it warns at most once a minute."""
+    """Builds job requests; each client has one. It warns about large payloads, at most once a minute for each
+    task."""
 
     def __init__(self, clock: Clock, entropy: Entropy, signals: Signals) -> None:
         self._clock, self._signals = clock, signals
@@ -42,8 +42,8 @@ class RequestBuilder:
         self._warned: dict[str, float] = {}
 
     @contextmanager
-    def moved(self, clock: Clock, entropy: Entropy) -> Iterator[None]:
-        """Context manager: inside the block, times come from `clock` and job ids from `entropy`."""
+    def use_clock(self, clock: Clock, entropy: Entropy) -> Iterator[None]:
+        """Context manager for tests: inside the block, times come from `clock` and job ids from `entropy`."""
         before = self._clock, self.new_id, self._warned
         self._clock, self.new_id, self._warned = clock, entropy.new_id, {}
         try:
@@ -87,7 +87,7 @@ class RequestBuilder:
             trace=options.trace,
             tags=options.tags,
             needs=needs,
-            batching=None if task.batch is None else task.batch.together,
+            batching=None if task.batch is None else task.batch.policy,
         )
         return JobRequest(options.queue, job)
 

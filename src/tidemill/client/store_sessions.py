@@ -57,8 +57,8 @@ class StoreSessions:
         self._root_loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
 
     def reopened(self) -> StoreSessions:
-        """Returns a new StoreSessions for the same queues and pools, without open sessions. It is used in
-        tests, while the application works on another store."""
+        """Returns a new StoreSessions for the same queues and pools, without open sessions. Tests use it
+        while the application works on another store."""
         return StoreSessions(self._root, self._queues, self._pools)
 
     def current(self) -> StoreSession | None:

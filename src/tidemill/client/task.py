@@ -1,5 +1,5 @@
-"""`Task`: the object that `@app.task` returns. This module also enqueues jobs as part of a database
-transaction of the caller."""
+"""`Task`: the object that `@app.task` returns. Also enqueues jobs inside a database transaction of the
+caller."""
 
 from __future__ import annotations
 

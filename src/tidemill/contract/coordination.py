@@ -1,4 +1,5 @@
-"""Coordination of workers: leases on duties, topics for wake-ups, and listeners that wait for wake-ups."""
+"""Coordination of workers: leadership of duties (kinds of maintenance), and wake-ups with their topics and
+listeners."""
 
 from __future__ import annotations
 
@@ -12,9 +13,8 @@ from tidemill.core.documents import DocumentKind
 
 
 class Leadership(msgspec.Struct, frozen=True):
-    """The result of `LeadershipStore.lead`: the duties that the worker leads now, and the work that waits.
-
-    A duty is a periodic service, such as maintenance, that one worker does at a time.
+    """The result of `LeadershipStore.lead`: the duties that the worker leads now, and the work that waits. A
+    duty is a periodic service, such as maintenance, that one worker does at a time.
 
     - `leads`: the duties that the worker leads now.
     - `free_in`: seconds until the first lease of another worker on one of the duties expires; None if no

@@ -38,8 +38,9 @@ class IdCopy(msgspec.Struct, frozen=True, kw_only=True):
     """The id of an enqueue request that the store remembers, so that a repeated insert gets the same answer
     (J11).
 
-    `verdict` is the first answer to the request. `job` is the id of the created job, or of the job that held
-    its unique key. `fence` and `claim` name the last claim of that job; 0 if there was none."""
+    - `verdict`: the first answer to the request.
+    - `job`: the id of the created job, or of the job that held its unique key.
+    - `fence`, `claim`: the last claim of that job; 0 if there was none."""
 
     request: str
     verdict: InsertVerdict

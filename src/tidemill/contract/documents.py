@@ -51,9 +51,9 @@ def check_advances(advances: Sequence[Advance]) -> None:
 
 
 def refuse_unstorable(field: str, words: Iterable[str] | None) -> None:
-    """Raises ConfigurationError if one of the texts in `words` cannot be stored (F23). Such a text contains a
-    NUL character or a lone surrogate. `field` is the name that the message gives; None as `words` is
-    accepted."""
+    """Raises ConfigurationError if one of the texts in `words` contains a NUL character or a lone surrogate,
+    because no store can keep such a text (F23). `field` is the name in the error message. `words` may be
+    None."""
     for word in words or ():
         if not is_storable(word):
             raise ConfigurationError(

@@ -1,5 +1,5 @@
-"""The part of the contract that moves jobs from state to state: jobs, checkpoints, and transactions shared
-with the caller."""
+"""The part of the contract that changes the states of jobs. Also checkpoints, and jobs in a database
+transaction of the caller."""
 
 from __future__ import annotations
 
@@ -90,8 +90,7 @@ class RejectedArrival(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Admission(msgspec.Struct, frozen=True):
-    """A worker's decision on an arrival. `verdict` is the job that the arrival becomes, or the rejection with
-    its reason."""
+    """A worker's decision on an arrival. `verdict` is the job that the arrival becomes, or its rejection."""
 
     arrival: Arrival
     queue: str

@@ -27,9 +27,10 @@ ProgressCallback = Callable[[float], None]
 class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about a store, for display.
 
-    `location` is the address without secrets. `bytes` is the size of the store, and `free_bytes` the part
-    that `compact` can return; None if unknown. Each warning is a full sentence about the setup: what is
-    wrong, what it can cost, what to do."""
+    - `location`: the address without secrets.
+    - `bytes`: the size of the store; None if unknown.
+    - `free_bytes`: the part that `compact` can return; None if unknown.
+    - `warnings`: sentences about the setup. Each says what is wrong, what it can cost, and what to do."""
 
     kind: str
     engine: str
@@ -95,7 +96,7 @@ class CreatableStore(Protocol):
 
 
 class BlockingVerbs(Protocol):
-    """The few store methods that a program without an event loop needs, callable from any thread."""
+    """The store methods for programs without an event loop. They block, and any thread may call them."""
 
     def insert(self, groups: Sequence[JobGroup]) -> list[list[InsertResult]]: ...
     def amend(self, job_filter: Filter, change: OperatorChange, limit: int = 1000) -> AmendResult: ...

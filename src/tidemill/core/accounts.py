@@ -51,7 +51,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     - `closed`: the operator's closure, None if there is none.
     - `external_usage`: by limit name, a window that counts only the units that other programs used.
     - `learned`: the learned limits, by limit name.
-    - `suspects`: by limit name, the wall time of a refusal that suggests that the limit is too high."""
+    - `suspects`: by limit name, the wall time of a refusal that may mean that the limit is too high."""
 
     state: PoolState = PoolState()
     breaker: Breaker = Breaker()
@@ -86,10 +86,11 @@ class UnitDenial(msgspec.Struct, frozen=True):
 
 def refresh_account(pool: PoolSettings, account: Account, boot: str, now: Instant) -> Account:
     """Returns a stored account brought up to date. The ends of closures are recomputed for the current wall
-    clock, and buckets are resized to the current limits. `boot` is the current boot id. If it differs from
-    the stored id, the machine has restarted. Times on the old boot clock are dropped. Windows measured in
-    seconds (not calendar windows) then count as fully used, because the stored times of their units mean
-    nothing any more."""
+    clock, and buckets are resized to the current limits.
+
+    `boot` is the current boot id. If it differs from the stored id, the machine has restarted, and times on
+    the old boot clock are dropped. Windows measured in seconds (not calendar windows) then count as fully
+    used."""
     account = _after_boot(pool, account, boot, now)
     known = breakers.with_current_ends(account.breaker, now)
     account = account if known is account.breaker else replace(account, breaker=known)
@@ -191,9 +192,9 @@ def recount_account(pool: PoolSettings, account: Account, reservation: Reservati
 
 
 def record_call_end(account: Account, job: str, now: Instant, *, well: bool) -> Account:
-    """Returns the account after a call of `job` has ended. Only the call of the pool's probe changes it.
-    `well=True`: the probe succeeded, and the pool opens. `well=False`: the call says nothing about the pool,
-    so another job may become the probe."""
+    """Returns the account after a call of `job` has ended. It changes only if the job is the pool's probe.
+    `well=True`: the call succeeded, and the pool opens. `well=False`: the call does not show whether the pool
+    can be opened, so another job may become the probe."""
     changed = (
         breakers.finish_probe(account.breaker, job, now)
         if well
@@ -203,8 +204,8 @@ def record_call_end(account: Account, job: str, now: Instant, *, well: bool) -> 
 
 
 def record_success(pool: PoolSettings, account: Account, now: Instant) -> Account:
-    """Returns the account after a successful call. Tidemill guesses a limit if a provider refuses calls
-    without stating its limit. Such a guess may rise now, up to the declared amount."""
+    """Returns the account after a successful call. Guessed limits may rise now, up to the declared amount. A
+    limit is guessed if the provider refuses calls without stating its limit."""
     learned = learned_limits.raise_guesses(pool, account.learned, now.wall)
     return account if learned is account.learned else _with_learned_limits(pool, account, learned, now)
 
@@ -247,7 +248,7 @@ def record_observation(
 def spends_attempt(
     account: Account, refusal: Refusal, job: str | None, claimed: float | None, now: Instant
 ) -> bool:
-    """True if the refused job loses an attempt (P17). Call this function before `record_observation`, with
+    """True if a refusal costs the job an attempt (P17). Call this function before `record_observation`, with
     the same `job`. `claimed` is the boot-clock time of the claim, None if unknown."""
     seen = RefusalFacts(chance=0.0, probe=_is_probe(account, job), claimed=claimed)
     return breakers.spends_attempt(account.breaker, refusal, now, seen)
@@ -332,8 +333,8 @@ def _with_guessed_limits(  # noqa: PLR0917 - a refusal and its context
 
 
 def _remaining_units(pool: PoolSettings, state: PoolState, now: Instant) -> Units:
-    """Returns, by limit name, how many units of each limit are left by our count. Limits on concurrency are
-    left out, because providers do not report them."""
+    """Returns the units that are left of each limit by our own count, by limit name. Limits on concurrency
+    are left out, because providers do not report them."""
     windowed = [limit for limit in pool.limits if limit.per is not None]
     return {limit.name: limit.amount - state.counted(limit, now, pool.guards) for limit in windowed}
 

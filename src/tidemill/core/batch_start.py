@@ -1,5 +1,5 @@
-"""The start of a batch call. At its turn, a lane of a batch task waits for more jobs, or starts one call, or
-cannot start because a pool denies the units."""
+"""Decides what a lane of a batch task does when it gets its turn. It starts a call, waits for more jobs, or
+is blocked because a pool denies the units."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ S = TypeVar("S", bound=ReadyBatchJob)
 
 
 class BatchWait(msgspec.Struct, frozen=True):
-    """The answer that a lane waits for more jobs. Its call starts after `wait` seconds, or earlier if
+    """The answer that a lane has to wait for more jobs. Its call starts after `wait` seconds, or earlier if
     `missing_jobs` more jobs arrive."""
 
     wait: float
@@ -62,8 +62,8 @@ class BatchWait(msgspec.Struct, frozen=True):
 
 
 class BatchStart(msgspec.Struct, frozen=True):
-    """The answer that a call starts, with the first `jobs` jobs of the lane. The reservations in `reserved`
-    belong to the first of these jobs."""
+    """The answer that a call starts, with the first `jobs` jobs of the lane. `reserved` are the call's
+    reservations. They belong to the first of these jobs."""
 
     jobs: int
     reserved: tuple[HeldReservation, ...]

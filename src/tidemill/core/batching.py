@@ -25,9 +25,10 @@ MAX_BATCH_ITEMS = 10_000
 class BatchPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How the jobs of a batch task share calls.
 
-    `max_items` is the most jobs in a call. `max_units` is the most units, by unit, that the jobs of a call
-    may need together. `linger` is how many seconds a job waits for other jobs. `call` is the fixed cost of a
-    call, by pool. The `needs` of each job are added to that cost."""
+    - `max_items`: the most jobs in a call.
+    - `max_units`: by unit, the most units that the jobs of a call may need together.
+    - `linger`: how many seconds a job waits for other jobs.
+    - `call`: by pool, the fixed cost of a call. The needs of each job are added to it."""
 
     max_items: int
     linger: float = 0.0
@@ -101,15 +102,15 @@ def seconds_until_full(rule: BatchPolicy, waiting: Sequence[BatchCandidate], now
 
 
 def missing_jobs(rule: BatchPolicy, waiting: Sequence[BatchCandidate]) -> int:
-    """Returns how many more jobs have to arrive until the call may be full and start early. If the policy
-    limits units, the result is 1, because already the next job may fill the call."""
+    """Returns how many more jobs have to arrive before the call is started early. If the policy limits units,
+    the result is 1, because the next job may already fill the call."""
     return 1 if rule.max_units else rule.max_items - len(waiting)
 
 
 def max_call_jobs(rule: BatchPolicy, waiting: Sequence[BatchCandidate]) -> int:
-    """Returns how many of the first `waiting` jobs may share one call. The policy limits jobs and units. A
-    job whose worker died during a shared call belongs to one part of the split batch, and shares calls only
-    with jobs of that part. So a poison job cannot affect other calls."""
+    """Returns how many of the first `waiting` jobs may share one call. The policy limits the number of jobs
+    and of units. If a batch was split after a crash, only jobs of the same part share a call, so that a
+    poison job cannot affect other calls."""
     total: Units = {}
     for at, job in enumerate(waiting[: rule.max_items]):
         if at and not _may_share(waiting[0], job):
@@ -134,8 +135,8 @@ def part_after_crash(job_id: str, part: str, call: str) -> str:
 
 
 def _may_share(first: BatchCandidate, job: BatchCandidate) -> bool:
-    """True if the two jobs of one lane may share a call. Two jobs without a crash may. Two jobs with exactly
-    one crash may if they belong to a part of a split batch. A job with more crashes runs alone."""
+    """True if two jobs of one lane may share a call. Jobs without a crash may share a call. Jobs with one
+    crash may share a call if they belong to a part of a split batch. A job with more crashes runs alone."""
     if first.crashes == job.crashes == SUSPECT_CRASHES:
         return bool(first.part)
     return not first.crashes and not job.crashes

@@ -53,9 +53,9 @@ class ConcurrencyCap(msgspec.Struct, frozen=True):
 
 
 class OverloadBudget(msgspec.Struct, frozen=True):
-    """How many more times a provider may be overloaded before an overload costs a job one of its attempts. An
+    """How often a provider may still be overloaded before an overload costs a job one of its attempts. An
     incident is one overload, with all calls that it refuses. Every incident takes 1 from the budget, and the
-    budget grows again by 1 a minute. `left` was the budget at boot-clock time `at`, when the last incident
+    budget grows by 1 a minute. `left` was the budget at boot-clock time `at`, when the last incident
     began."""
 
     left: float = OVERLOAD_BUDGET
@@ -83,8 +83,8 @@ class ClosedGate(msgspec.Struct, frozen=True):
 
 
 class OpenGate(msgspec.Struct, frozen=True):
-    """The answer that a call may be tried. `probe=True`: only this one job may call, and the caller must call
-    `start_probe` in the same transaction."""
+    """The answer that the breaker does not stop a call. `probe=True`: only this one job may call, and the
+    caller must call `start_probe` in the same transaction."""
 
     probe: bool = False
 
@@ -93,7 +93,7 @@ def record_refusal(
     pool: PoolSettings, breaker: Breaker, refusal: Refusal, now: Instant, seen: RefusalFacts
 ) -> Breaker:
     """Returns the breaker after a provider's refusal. `seen` has the facts that the store knows about the
-    refused call. If this call was the probe, the probe ends, for every reason of a refusal."""
+    refused call. If this call was the probe, the probe ends, whatever the reason of the refusal is."""
     known = drop_expired_closures(breaker, now)
     if seen.probe:
         known = replace(known, probe=None)
@@ -113,8 +113,8 @@ def record_refusal(
 
 
 def spends_attempt(breaker: Breaker, refusal: Refusal, now: Instant, seen: RefusalFacts) -> bool:
-    """True if the refused job loses an attempt. `breaker` is the breaker before this refusal. A call that is
-    too large always costs an attempt. An overload costs an attempt only if it begins a new incident and
+    """True if a refusal costs the job an attempt. `breaker` is the breaker before this refusal. A call that
+    is too large always costs an attempt. An overload costs an attempt only if it begins a new incident and
     `breaker.budget` is used up. Other reasons never cost an attempt."""
     if refusal.reason is Reason.OVERLOAD:
         return _begins_incident(breaker, seen) and _current_budget(breaker.budget, now) < 1.0
@@ -122,7 +122,7 @@ def spends_attempt(breaker: Breaker, refusal: Refusal, now: Instant, seen: Refus
 
 
 def check_gate(breaker: Breaker, units: Units, now: Instant) -> OpenGate | ClosedGate:
-    """Returns whether the breaker lets a call with these `units` try. `breaker` must come from
+    """Returns whether the breaker allows a call with these `units`. `breaker` must come from
     `drop_expired_closures`. Limits are not checked here; see `pool_with_ramp_and_cap`."""
     holding = [closure for closure in breaker.closures if closure.holds(now.wall)]
     stopping = [closure for closure in holding if _applies_to_units(closure, units)]
@@ -206,8 +206,8 @@ def ramp_seconds_left(pool: PoolSettings, breaker: Breaker, now: Instant) -> flo
 
 
 def ramp_share(pool: PoolSettings, breaker: Breaker, now: Instant) -> float | None:
-    """Returns how far the slowest limit has opened along the ramp, from 0.1 to below 1; None if no ramp is
-    going on."""
+    """Returns the share of its amount that the slowest limit allows during the ramp, from 0.1 to below 1;
+    None without a ramp."""
     shares = [_limit_ramp_share(pool, breaker, limit, now) for limit in pool.limits]
     lowest = min(shares, default=1.0)
     return None if breaker.ramp is None or lowest >= 1.0 else lowest
@@ -221,8 +221,8 @@ def _limit_with_ramp_and_cap(pool: PoolSettings, breaker: Breaker, limit: Limit,
 
 
 def _ramped_amount(pool: PoolSettings, breaker: Breaker, limit: Limit, now: Instant) -> float:
-    """Returns the amount of the limit during the ramp. It is never below 1 (or the whole amount if that is
-    less), because a ramp must not close a pool."""
+    """Returns the amount of the limit during the ramp. It is at least 1, or the whole amount if that is below
+    1, because a ramp must not close a pool."""
     return max(limit.amount * _limit_ramp_share(pool, breaker, limit, now), min(1.0, limit.amount))
 
 
@@ -245,8 +245,8 @@ def _ramp_seconds(pool: PoolSettings, limit: Limit) -> float:
 
 
 def _is_same_closure(closure: Closure, refusal: Refusal) -> bool:
-    """True if the refusal has the reason of this closure, and for a refused rate also its unit. Rate closures
-    are per unit: if tokens are refused, calls that need no tokens may continue."""
+    """True if the refusal has the same reason as this closure. For a rate limit the unit must be the same
+    too: if tokens are refused, calls that need no tokens may continue."""
     if closure.reason is not refusal.reason:
         return False
     return refusal.reason is not Reason.RATE or closure.unit == refusal.unit
@@ -259,10 +259,10 @@ def _applies_to_units(closure: Closure, units: Units) -> bool:
 
 
 def _begins_incident(breaker: Breaker, seen: RefusalFacts) -> bool:
-    """True if an overload refusal begins a new incident (a new overload of the provider). The refusal of a
-    probe always does. A call that was claimed before the last incident began belongs to that incident. So
-    forty refused calls in flight are one incident. If the claim time is unknown, the incident is new only if
-    the pool has no closure for an overload."""
+    """True if a refusal because of an overload begins a new incident (a new overload of the provider). The
+    refusal of a probe always does. A call that was claimed before the last incident began belongs to that
+    incident, so forty refused calls in flight are one incident. If the claim time is unknown, the incident is
+    new only if the pool has no closure for an overload."""
     if seen.probe:
         return True
     if seen.claimed is None:

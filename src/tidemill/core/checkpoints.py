@@ -47,9 +47,11 @@ NO_ATTEMPT = StepAttempt(0, 0, 0)
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The stored state of one step.
 
-    `begun` is the wall time when the step began, and `kept` when its result was stored. `result` is JSON,
-    None until the step has a result. `by` is the call that began the step last. `unknown` counts how often
-    the step began again without knowing how its earlier call ended."""
+    - `begun`: the wall time when the step began.
+    - `kept`: the wall time when its result was stored.
+    - `result`: the result as JSON, None until there is one.
+    - `by`: the call that began the step last.
+    - `unknown`: how often the step began again although the end of its earlier call was unknown."""
 
     step: StepKey
     paid: bool
@@ -61,9 +63,12 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepVerdict(StrEnum):
-    """A store's answer to a request to begin a step. `fresh`: the step is recorded as begun and may continue.
-    `kept`: its result is stored already. `unknown`: an earlier call began, and its end is unknown. `stale`:
-    the claim is not current or the job is gone, so the step must not begin."""
+    """A store's answer to a request to begin a step.
+
+    - `fresh`: the step is recorded as begun and may make its call.
+    - `kept`: its result is stored already.
+    - `unknown`: an earlier call began, and its end is unknown.
+    - `stale`: the claim is not current or the job is gone, so the step must not begin."""
 
     FRESH = "fresh"  # continue: the step is marked as begun
     KEPT = "kept"  # the result is stored already
@@ -103,9 +108,10 @@ def start_step(
 
 
 def forget_step(known: Checkpoint | None, by: StepAttempt) -> Checkpoint | None:
-    """Returns the checkpoint after the call `by` ended without being paid (K4); None if no checkpoint
-    remains. It remains if the step has a result, if another call began the step last, or if an earlier call
-    may have been paid. In the last case `by` is removed from it, so a repeated request changes nothing."""
+    """Returns the checkpoint after the call `by` ended without being paid (K4); None if no checkpoint is
+    left. The checkpoint stays if the step has a result, if another call began the step last, or if an earlier
+    call may have been paid. In the last case it no longer names `by`, so a repeated request changes
+    nothing."""
     if known is None or known.result is not None or known.by != by:
         return known
     return replace(known, by=NO_ATTEMPT, unknown=known.unknown - 1) if known.unknown else None

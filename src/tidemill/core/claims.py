@@ -29,10 +29,12 @@ class QueueShare(msgspec.Struct, frozen=True):
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A worker's request for jobs.
 
-    `number` counts the worker's claims. A request that is repeated with the same number after a lost reply
-    returns the same jobs. The store serves `shares` first, in order, and gives the rest of `limit` to the
-    queues in the same order. `lease` is in seconds. If `ids` is given, only these jobs are claimed, and
-    `shares` do not apply."""
+    - `number`: counts the worker's claims. A request that is repeated with the same number after a lost reply
+      returns the same jobs.
+    - `shares`: how many jobs of each queue are claimed first, in order. The remaining jobs up to `limit` come
+      from the queues in the same order.
+    - `lease`: the duration of the leases in seconds.
+    - `ids`: if given, only these jobs are claimed, and `shares` do not apply."""
 
     worker: str
     number: int
@@ -83,12 +85,12 @@ class ClaimResult(msgspec.Struct, kw_only=True):
 
     - `more`: True if jobs that could start now were left for another worker.
     - `next_due`: the seconds until another job of these queues may start, None if unknown.
-    - `blocked`, `missing`: only for a claim by ids. The jobs that cannot start now, and the jobs that are
+    - `blocked`, `missing`: only for a claim by ids: the jobs that cannot start now, and the jobs that are
       finished or do not exist.
     - `batch_waits`: True if jobs of a batch task wait for more jobs; they will start even if none come.
     - `pool_changes`: the changes that the claim made to pools; empty for a repeated claim.
-    - `waited`: the seconds from the request to the time from which its units count (P20). None for a
-      repeated claim."""
+    - `waited`: the seconds between the request and the moment from which the reserved units count (P20). None
+      for a repeated claim."""
 
     jobs: list[ClaimedJob]
     more: bool = False
@@ -100,18 +102,19 @@ class ClaimResult(msgspec.Struct, kw_only=True):
     waited: float | None = None
 
     def after(self, waited: float) -> Self:
-        """Sets `waited`, the seconds from the request to the time from which its units count, and returns
-        this result. The result of a repeated claim has `waited=None` and stays unchanged (P20)."""
+        """Sets `waited` (see the class) and returns this result. The result of a repeated claim keeps
+        `waited=None` (P20)."""
         if self.waited is not None:
             self.waited = max(0.0, waited)
         return self
 
 
 class Settlement(msgspec.Struct, frozen=True):
-    """The outcome of one attempt, as the worker sends it. `spent` reports the used units, None for a job
-    without pools. `charged` is a second outcome for a refused call, which costs an attempt. The store applies
-    it instead of `outcome` if the refusal must cost an attempt, for example because the pool's overload
-    budget is used up."""
+    """The outcome of one attempt, as the worker sends it.
+
+    - `spent`: reports the used units, None for a job without pools.
+    - `charged`: the outcome to apply instead of `outcome` if a provider's refusal costs the job an
+      attempt."""
 
     job: str
     fence: int
@@ -154,8 +157,8 @@ class HeldJob(msgspec.Struct, frozen=True, kw_only=True):
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     """A worker's list of all jobs that it holds. `received` is the number of the last claim whose reply
-    reached the worker. Running jobs of this and earlier claims must be listed in `held`. The store makes a
-    job that is not listed ready again, because it never reached the worker. `lease` is in seconds."""
+    reached the worker. `held` must list the running jobs of this and earlier claims. A job that is missing
+    there never reached the worker, and the store makes it ready again. `lease` is in seconds."""
 
     worker: str
     received: int

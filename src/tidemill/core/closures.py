@@ -41,7 +41,7 @@ class Closure(msgspec.Struct, frozen=True, kw_only=True):
     - `until_boot`: the same moment on the boot clock, None after a restart of the machine.
     - `times`: 1 for the first refusal; it grows when a probe is refused for the same reason.
     - `slow`: True if a ramp follows.
-    - `longer`: if the wall clock is set back, the closure may last longer by at most this many seconds."""
+    - `max_extension`: the most seconds that the closure may last longer if the wall clock is set back."""
 
     reason: Reason
     unit: str | None = None
@@ -51,7 +51,7 @@ class Closure(msgspec.Struct, frozen=True, kw_only=True):
     slow: bool = False
     text: str = ""
     until_boot: float | None = None
-    longer: float = 0.0
+    max_extension: float = 0.0
 
     def holds(self, wall: float) -> bool:
         """True if the closure has not ended at the wall time `wall`. Call `as_of` first, which corrects the
@@ -59,20 +59,20 @@ class Closure(msgspec.Struct, frozen=True, kw_only=True):
         return self.until is None or wall < self.until
 
     def as_of(self, now: Instant) -> Closure:
-        """Returns the closure with its end recomputed for the current clocks. Setting the wall clock
-        never ends a closure early. A clock that was set back extends a closure by at most `longer`
-        seconds (I26)."""
+        """Returns the closure with its end recomputed for the current clocks. Setting the wall clock forward
+        never ends a closure early. Setting it back extends a closure by at most `max_extension` seconds
+        (I26)."""
         if self.until is None or self.until_boot is None:
             return self
         soonest = now.wall + self.until_boot - now.boot
-        until = max(soonest, min(self.until, soonest + self.longer))
+        until = max(soonest, min(self.until, soonest + self.max_extension))
         return self if abs(until - self.until) <= CLOCK_TOLERANCE_SECONDS else replace(self, until=until)
 
 
 class RefusalFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts that the store knows about a refused call, besides the refusal itself.
 
-    - `chance`: a random number from 0 to 1, so that not all closures end at the same moment.
+    - `chance`: a random number from 0 to 1. It spreads the ends of closures.
     - `probe`: True if the refused call was the probe.
     - `day_used`: the share of the calendar limit that our calls have used (see `day_quota_share`).
     - `running`: the number of calls in flight, including the refused call.
@@ -110,7 +110,7 @@ def closure_for(
         slow=refusal.slow or (before is not None and before.slow),
         text=refusal.text[:MAX_REFUSAL_TEXT_CHARS],
         until_boot=None if until is None else now.boot + until - now.wall,
-        longer=_wall_extension(pool, refusal, until, now),
+        max_extension=_wall_extension(pool, refusal, until, now),
     )
 
 
@@ -162,9 +162,9 @@ def _earliest_end(refusal: Refusal, now: Instant) -> float:
 
 
 def _wall_extension(pool: PoolSettings, refusal: Refusal, until: float | None, now: Instant) -> float:
-    """Returns by how many seconds the closure may last longer if the wall clock is set back (the value of
-    `Closure.longer`). `until` is the wall time when the closure ends. The result is 0 if the closure lasts a
-    number of seconds, because the boot clock measures these."""
+    """Returns the value of `Closure.max_extension`: how many seconds longer the closure may last if the wall
+    clock is set back. `until` is the wall time when the closure ends. The result is 0 if the closure lasts a
+    fixed number of seconds, because the boot clock measures these."""
     if until is None or (refusal.resets_at is None and until < _next_period(pool, refusal.unit, now)):
         return 0.0
     return min(MAX_WALL_DOUBT_SECONDS, until - now.wall)
@@ -241,8 +241,8 @@ def _next_period(pool: PoolSettings, unit: str | None, now: Instant) -> float:
 
 
 def _is_capped(pool: PoolSettings, seen: RefusalFacts) -> bool:
-    """True if a lower cap on concurrency is enough and the pool need not close. This is the case if other
-    calls of ours are in flight, because one of them will end. If the refused call was our only one, it waits
-    for calls of other programs, whose end is unknown."""
+    """True if the pool need not close, because a lower cap on concurrency is enough. This is so if other
+    calls of ours are in flight: one of them will end. If the refused call was our only one, only calls of
+    other programs can end, and their end is unknown."""
     counts = any(limit.per is None and limit.unit == "concurrent" for limit in pool.limits)
     return counts and seen.running > 1

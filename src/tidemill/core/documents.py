@@ -40,10 +40,14 @@ schedule or a record is free at once."""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored document. `record` is its content as JSON. Lists show `name` and `state`.
+    """A stored document.
 
-    `revision` is 1 at first and grows by one with every advance. At `due` the document has to be advanced
-    even if no job has changed. `finished` is when the document ended, and `until` is when it may be deleted.
+    - `record`: its content as JSON.
+    - `name`, `state`: shown in lists.
+    - `revision`: 1 at first; it grows by one with every advance.
+    - `due`: when the document has to be advanced even if no job has changed.
+    - `finished`, `until`: when the document ended, and when it may be deleted.
+
     All times are wall times."""
 
     kind: DocumentKind
@@ -59,9 +63,11 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DocumentUpdate(msgspec.Struct, frozen=True, kw_only=True):
-    """The new version of a document. `due` is the wall time of the next advance. If `due_in` is given, it
-    replaces `due` with a number of seconds from now. `keep` is set if the document ends with this update: it
-    says for how many seconds the document is kept. `keep=None`: the document continues."""
+    """The new version of a document.
+
+    - `due`: the wall time of the next advance.
+    - `due_in`: if given, replaces `due` with a number of seconds from now.
+    - `keep`: if given, the document ends with this update and is kept for this many seconds."""
 
     name: str
     state: str
@@ -182,6 +188,6 @@ def _expiry(before: Document | None, then: DocumentUpdate, now: float) -> dict[s
 
 
 def remembered_id(kind: DocumentKind, document: str) -> str:
-    """Returns a text that a store keeps after it has deleted a document, so that the same flow does not run
-    again. It is stored in the same place as the ids of enqueue requests, which prevent a second enqueue."""
+    """Returns the text under which a store remembers a deleted document, so that the same flow does not run
+    again. The text is stored with the ids of enqueue requests, which prevent a second enqueue."""
     return f"\x1f{kind}\x1f{document}"

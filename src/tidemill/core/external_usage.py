@@ -4,8 +4,8 @@ An answer may say how much of a limit is left. If more units are missing than ou
 programs used them. They count as used in our windows. How long they count depends on the provider's hints:
 
 - A reset time (a reset header): all external units are free at that time.
-- A refusal with a wait (`Retry-After`): enough units for the refused call are free after that wait. The rest
-  returns evenly over the window, as in a bucket.
+- A refusal with a wait (`Retry-After`): enough units for the refused call are free after that wait. The other
+  units become free evenly over the window, as in a bucket.
 - No hint: all external units count for a whole window, because they may have been used just now.
 
 Hints apply only to rolling and paced windows, which store when units were used. A bucket refills by itself,
@@ -75,9 +75,9 @@ def record_external_usage(  # noqa: PLR0917 - an account's windows and an observ
 def _portions(
     limit: Limit, seen: Observation, call: CallFacts, missing: float, now: Instant
 ) -> list[Portion]:
-    """Returns the external units in portions: pairs of units and the boot-clock time when they are free
-    again. The list is empty if the provider gave no hint, or for a calendar limit or a limit on concurrency.
-    `missing` is the number of external units."""
+    """Returns when the external units are free again, as pairs of units and boot-clock time. `missing` is the
+    number of external units. The list is empty if the provider gave no hint, and for calendar and concurrency
+    limits."""
     if not isinstance(limit.per, float):
         return []
     first, total_seconds = _hinted_seconds(limit, seen, call, now)
@@ -95,7 +95,7 @@ def _hinted_seconds(
     limit: Limit, seen: Observation, call: CallFacts, now: Instant
 ) -> tuple[float | None, float | None]:
     """Returns two waits in seconds: until the refused call fits, and until the whole limit is free. Each is
-    at most one window. It is None if the provider gave no such hint. A reset time in the past is ignored,
+    at most one window, and None if the provider gave no such hint. A reset time in the past gives no hint,
     because units are still missing now."""
     window = window_seconds(limit)
     resets = seen.resets.get(limit.name)
@@ -129,7 +129,7 @@ def _enter_units(  # noqa: PLR0917 - a window and the units to count
 
 def _count_tolerance(pool: PoolSettings, limit: Limit, reported: float) -> float:
     """Returns by how many units the provider's count may differ from ours without external usage. Providers
-    round to whole units, and units flow in while an answer travels. Without this tolerance, such differences
-    counted as external usage and slowed a program without external usage by 7 %."""
+    round to whole units, and units become free while an answer travels. Without this tolerance, such
+    differences counted as external usage and slowed a program without external usage by 7 %."""
     flows = limit.amount / limit.per * pool.guards.jitter if isinstance(limit.per, float) else 0.0
     return flows + (1.0 if reported == int(reported) else TOLERANCE)

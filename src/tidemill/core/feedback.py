@@ -42,7 +42,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """A provider's refusal of a call.
 
     - `unit`: the unit that ran out, if stated.
-    - `retry_after`, `resets_at`: the minimum wait in seconds; a wall time at which the provider resets.
+    - `retry_after`: the minimum wait in seconds.
+    - `resets_at`: the wall time at which the provider resets the limit.
     - `status`: the HTTP status.
     - `then`: the reason to assume if a refusal of unknown reason repeats after its wait.
     - `slow`: True if the provider asked for a lower rate; the pool then opens along a ramp.
@@ -80,9 +81,12 @@ class PoolUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """The information about a pool in a provider's answer, for a success or a refusal. `remaining`, `amounts`
-    and `resets` map a limit's name to a value: the units left, the size of the limit, and the wall time when
-    the whole limit is free. They contain only limits that the answer mentions."""
+    """The information about a pool in a provider's answer, for a success or a refusal. Three fields have a
+    value by limit name, but only for limits that the answer mentions:
+
+    - `remaining`: the units left.
+    - `amounts`: the size of the limit.
+    - `resets`: the wall time when the whole limit is free."""
 
     pool: str
     key: str | None = None
@@ -97,20 +101,23 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The pool usage of one attempt. `made=False`: no call was made, and all reserved units are returned.
-    `made=True`: if the usage of a unit is not reported, its reserved amount counts as used. `well=True`: the
-    provider answered without an error. If the call was a probe, its pool then opens."""
+    """The pool usage of one attempt, as its worker reports it.
+
+    - `made`: False if no call was made; all reserved units are then returned. If True, the reserved amount of
+      each unit without reported usage counts as used.
+    - `is_success`: True if the provider answered without an error. If the call was a probe, its pool then
+      opens."""
 
     made: bool = True
-    well: bool = False
+    is_success: bool = False
     usages: tuple[PoolUsage, ...] = ()
     observations: tuple[Observation, ...] = ()
 
 
 def share_usage(used: Units | None, reserved: Sequence[Units]) -> list[Units | None]:
-    """Divides a reported usage among several reservations. Returns one share per reservation, in order. Each
-    reservation gets at most its own units, and the last one gets the rest. If `used` is None (unknown), every
-    share is None."""
+    """Divides a reported usage among several reservations, and returns one share per reservation, in order.
+    Each reservation gets at most its reserved units, and the last one gets everything that is left. If `used`
+    is None (unknown), every share is None."""
     if used is None or len(reserved) == 1:
         return [used] * len(reserved)
     left = dict(used)

@@ -53,9 +53,8 @@ class IndexSet:
         return bool(self._bits >> index & 1)
 
     def __iter__(self) -> Iterator[int]:
-        """Yields the members in ascending order. The method converts the number to a text of binary
-        digits and searches this text, because a search in the number would read all its bits again for
-        each member."""
+        """Yields the members in ascending order. The number is first converted to a text of binary digits,
+        because searching the text is faster than searching the number."""
         digits = f"{self._bits:b}"[::-1]
         index = digits.find("1")
         while index >= 0:
@@ -134,9 +133,12 @@ class FanOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StepNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One step of a flow. `arguments` are values that are known from the start. `reads` maps an argument to
-    the step whose result it takes. `after` names steps that must finish first, without using their results.
-    `fan_out` creates one job per element of a list."""
+    """One step of a flow.
+
+    - `arguments`: values that are known from the start.
+    - `reads`: maps an argument to the step whose result it takes.
+    - `after`: steps that must finish first, although their results are not used.
+    - `fan_out`: if given, the step has one job per element of a list."""
 
     name: str
     work: JobTemplate
@@ -187,9 +189,9 @@ class StopReason(StrEnum):
 
 
 class FlowStop(msgspec.Struct, frozen=True):
-    """A flow was stopped by a cancellation or a timeout before its steps had finished. The flow's live jobs
-    are then cancelled too. `cleared=True`: they have been cancelled. If a job of the flow is live after that,
-    an operator has retried it."""
+    """The record that a flow was stopped by a cancellation or a timeout. The flow's live jobs have to be
+    cancelled too. `cleared=True`: this is done. A job of the flow that is live after that was retried by an
+    operator."""
 
     why: StopReason
     reason: str
@@ -201,10 +203,10 @@ class FlowGraph(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     - `keep`: how many seconds the flow is kept after its end, None for the default.
     - `timeout`: how many seconds the flow may take, None for no bound.
-    - `sent`: an id of the client call that started the flow. If the reply to the call was lost, the client
-      sees by this id that the stored flow is its own.
-    - `ended_by`: an id of the advance that ended the flow last. A worker whose reply was lost uses it
-      in the same way.
+    - `sent`: an id of the client call that started the flow. If the reply to that call was lost, the client
+      recognises its flow by this id.
+    - `ended_by`: an id of the advance that ended the flow last. After a lost reply, the worker recognises its
+      advance by this id.
     - `stuck`: the wall time since which the flow waits for a worker that knows the tasks of its next jobs."""
 
     nodes: tuple[StepNode, ...]

@@ -17,12 +17,12 @@ edges go straight."""
 
 
 class LayoutCells(msgspec.Struct, frozen=True):
-    """The cells of a drawing. Each step has one cell, with the step's index. Further cells are the bends of
-    edges that cross several columns.
+    """The cells of a drawing, as numbers. The cell of a step has the index of the step. Further cells are the
+    bends of edges that cross several columns.
 
-    `columns` has the cells of each column, from top to bottom. `before` and `after` have, for each cell, the
-    connected cells in the columns to the left and right. `routes` has the cells that each edge passes, by the
-    indexes of its two steps."""
+    - `columns`: the cells of each column, from top to bottom.
+    - `before`, `after`: for each cell, the connected cells in the columns to the left and right.
+    - `routes`: the cells that each edge passes, by the indexes of its two steps."""
 
     columns: list[list[int]]
     before: list[list[int]]
@@ -253,9 +253,9 @@ def _half_height(cell: int, boxes: int) -> float:
 def _place_column(
     column: Sequence[int], targets: Mapping[int, float], boxes: int, levels: dict[int, float]
 ) -> None:
-    """Writes the vertical middle of each cell of a column into `levels`. The cells keep their order and their
-    distance, and each comes as near as possible to its value in `targets`. Cells that would overlap move as
-    one group, to the mean of their targets. `boxes` is the number of steps."""
+    """Sets the vertical middle of each cell of a column in `levels`, as near as possible to its value in
+    `targets`. The cells keep their order and their distance. Cells that would overlap move as one group, to
+    the mean of their targets. `boxes` is the number of steps."""
     offsets, offset = [], 0.0
     for above, cell in zip([None, *column], column, strict=False):
         if above is not None:

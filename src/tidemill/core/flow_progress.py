@@ -120,8 +120,8 @@ class StepJob(msgspec.Struct, frozen=True):
 
 
 def settled_indexes(node: StepNode, step_progress: StepProgress) -> IndexSet:
-    """Returns the indexes of the jobs that later steps need not wait for any more. These are done jobs,
-    tolerated failures, and failed jobs whose compensation job is done."""
+    """Returns the indexes of the jobs for which later steps need not wait any more. These are done jobs, jobs
+    whose failure is tolerated, and failed jobs whose compensation job is done."""
     if not step_progress.failed:
         return step_progress.done
     if node.on_failure is OnFailure.CONTINUE:
@@ -217,8 +217,8 @@ def mark_created(graph: FlowGraph, jobs: Iterable[StepJob]) -> FlowGraph:
 
 
 def _without_items(graph: FlowGraph) -> FlowGraph:
-    """Returns the flow without lists that it no longer needs: if a step has created all jobs of its list, the
-    list is dropped. Each advance writes the whole document again, so the document should stay small."""
+    """Returns the flow without the lists that it no longer needs. A list is dropped when its step has created
+    all jobs. Each advance writes the whole document again, so the document should stay small."""
     return replace(graph, nodes=tuple(_without_made(node, graph.of(node.name)) for node in graph.nodes))
 
 

@@ -25,17 +25,17 @@ MAX_STEP_INPUT_BYTES = 32 * 1024 * 1024
 
 
 class ResultReference(msgspec.Struct, frozen=True):
-    """An argument whose value is the result of another step. If `count` is given, the step has that many
-    jobs, and the value is a list of their results. The list has None for a failed job if the step tolerates
-    failures."""
+    """An argument of a flow's job whose value is the result of another step. If `count` is given, that step
+    has `count` jobs, and the value is the list of their results. A failed job has None in this list, if the
+    step tolerates failures."""
 
     step: str
     count: int | None = None
 
 
 class FlowPosition(msgspec.Struct, frozen=True):
-    """The position of a job in a flow: flow id, step and index. `reads` are the arguments that are not in the
-    payload, because they are results of other steps."""
+    """The position of a job in a flow: flow id, step and index. `reads` has the arguments whose values are
+    results of other steps; the payload does not contain them."""
 
     id: str
     step: str
@@ -279,8 +279,8 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}"
 
 
 def trace_id(trace: str | None, job: str) -> str:
-    """Returns the trace id that all jobs of one request share. `trace` is the job's trace; without one, the
-    result is `job`, the job's id."""
+    """Returns the trace id, which all jobs of one request share. It is taken from `trace`, the job's trace
+    context. Without one, it is `job`, the job's id."""
     if trace is None:
         return job
     found = _TRACEPARENT.fullmatch(trace)

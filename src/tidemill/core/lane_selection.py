@@ -28,9 +28,12 @@ E = TypeVar("E", bound=ReadyJob)
 
 
 class OpenLane(msgspec.Struct, frozen=True):
-    """A lane with ready jobs. Turns of lanes are numbered, and `served` is the number of the lane's last
-    turn. `priority` and `seq` (its number in the order of arrival) belong to the lane's next job. At most
-    `room` jobs of the lane may start now. Lanes of one `group` need the same pools."""
+    """A lane with ready jobs, as a claim sees it. Turns of lanes are numbered.
+
+    - `served`: the number of the lane's last turn.
+    - `priority`, `seq`: the priority and the arrival number of the lane's next job.
+    - `room`: how many jobs of the lane may start now.
+    - `group`: lanes of the same group need the same pools."""
 
     name: str
     served: int
@@ -41,9 +44,11 @@ class OpenLane(msgspec.Struct, frozen=True):
 
 
 class BlockScope(Enum):
-    """Which jobs have to wait if the next job of a lane cannot start. LANE_BLOCKED: the jobs of this lane.
-    GROUP_BLOCKED: the jobs of every lane that needs the same pools. ASIDE: only this job, which moves into a
-    separate lane."""
+    """Which jobs have to wait if the next job of a lane cannot start.
+
+    - LANE_BLOCKED: the jobs of this lane.
+    - GROUP_BLOCKED: the jobs of every lane that needs the same pools.
+    - ASIDE: only this job, which moves into a separate lane."""
 
     LANE_BLOCKED = "lane blocked"  # a keyed pool denied, or the lane waits for more jobs: this lane waits
     GROUP_BLOCKED = "group blocked"  # another pool denied: every lane that needs it waits
@@ -59,12 +64,14 @@ MAX_BLOCKED_LANES_PER_CLAIM = 64
 
 
 class LaneSelection(msgspec.Struct, Generic[E]):
-    """The jobs that a claim takes, and what it found in the lanes. Turns of lanes are numbered.
+    """The jobs that a claim takes from the lanes of a queue, and the lanes that it blocks. Turns of lanes are
+    numbered.
 
     - `jobs`, `calls`: the jobs that start, and the number of their calls. Only batches share a call.
     - `passed`: expired jobs, which do not start.
     - `aside`: jobs that move into a separate lane, because they would block their lane.
-    - `picks`, `served`: the number of the last turn; by lane, the number of the lane's last turn.
+    - `picks`: the number of the last turn.
+    - `served`: by lane, the number of the lane's last turn.
     - `stopped`: True if `passed` and `aside` reached MAX_EXPIRED_PER_CLAIM jobs, so the claim ended early.
     - `blocked_lanes`: lanes that wait, because a pool denied them or a batch waits for more jobs.
     - `blocked_groups`: the groups that a pool denied, each with the priority of the denied job."""
@@ -81,7 +88,7 @@ class LaneSelection(msgspec.Struct, Generic[E]):
 
     @property
     def has_blocked_enough(self) -> bool:
-        """True if the claim has blocked as many lanes as one claim may, so that it has to end."""
+        """True if the claim has to end, because it has blocked MAX_BLOCKED_LANES_PER_CLAIM lanes."""
         return len(self.blocked_lanes) >= MAX_BLOCKED_LANES_PER_CLAIM
 
     @property
@@ -139,7 +146,7 @@ def select_jobs(
 
 
 class _Selector(Generic[E]):
-    """The state of one selection: the lanes in order, and the jobs taken so far."""
+    """The work of one call of `select_jobs`: the lanes in order, and the jobs taken so far."""
 
     def __init__(
         self,

@@ -1,6 +1,8 @@
-"""Units of calls that are made long after their claim, or without a reservation. There are three kinds.
-Deferred units belong to a call that the handler asked for in an earlier attempt. A late request leaves later
-than its reservation allows. An extra request is made in addition to the reserved calls."""
+"""Units of provider calls that their reservation at the claim does not cover. There are three kinds:
+
+- Deferred units are reserved for a later call, which the handler asked for in an earlier attempt.
+- A late request leaves later than its reservation allows.
+- An extra request is made in addition to the reserved calls."""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ from tidemill.core.windows import Instant
 
 
 class DeferringJob(BatchJob, Protocol):
-    """A job that may start. `deferred_needs` are units for later calls, which its handler asked for in an
-    earlier attempt."""
+    """A job that may start. `deferred_needs` are units that its handler asked for in an earlier attempt, for
+    calls that it has not made yet."""
 
     @property
     def id(self) -> str: ...
@@ -36,8 +38,8 @@ def reserve_for_job(
     pool_ledger: Ledger, job: DeferringJob, now: Instant, lane: tuple[str, str] | None = None
 ) -> tuple[HeldReservation, ...] | ClaimDenial:
     """Reserves all units of a job that shares its call with no other job (P11, P18). Returns the
-    reservations, or the denial of the first pool that denies. Deferred units get reservations of their own.
-    If the job is the next one of its lane, `lane` is the pair of queue and lane name, else None."""
+    reservations, or the denial of the first pool that denies. Deferred units get separate reservations.
+    `lane` is the pair of queue and lane name if the job is the next one of its lane, else None."""
     needs = single_call_needs(job)
     if not job.deferred_needs:
         return ledger.reserve_all(pool_ledger, job.id, job.priority, needs, now, lane)
@@ -60,12 +62,12 @@ def reserve_for_job(
 def exchange_deferred(
     pool_ledger: Ledger, held: HeldReservation, need: Need, job: str, now: Instant
 ) -> tuple[HeldReservation, HeldReservation | None] | UnitDenial:
-    """Releases deferred units and reserves them again at the moment of the call, in one transaction. `held`
-    is the deferred reservation, and `need` are the units of the call.
+    """Replaces deferred units by a reservation that counts from now, because the handler makes its call now.
+    `held` is the deferred reservation, and `need` are the units of the call.
 
-    Returns the new reservation, and the rest that stays deferred for later calls, None if nothing is left. If
-    the pool denies the units, returns the denial and changes nothing. Holds for other jobs do not delay the
-    call, because this job had its turn when it was claimed."""
+    Returns the new reservation, and the rest that stays deferred, None if nothing is left. If the pool denies
+    the units, returns the denial and changes nothing. Capacity that the pool holds for other jobs does not
+    delay the call, because this job had its turn when it was claimed."""
     known = pool_ledger.load(held.account_key)
     if known is None:
         raise LookupError(f"pool {held.pool!r} is gone")
@@ -85,8 +87,8 @@ def exchange_deferred(
 def _split_deferred(
     pool_ledger: Ledger, reserved: HeldReservation, own: Need | None, now: Instant
 ) -> list[HeldReservation]:
-    """Returns the reservation split in two: the units of the job's `own` need, if any, and the deferred
-    units."""
+    """Splits a reservation in two and returns the parts: first the units that the job itself needs (`own`),
+    if any, then the deferred units."""
     known = pool_ledger.load(reserved.account_key)
     if known is None:
         raise LookupError(f"pool {reserved.pool!r} is gone")
@@ -118,8 +120,8 @@ class Departure(StrEnum):
 
 
 def find_late_reservation(held: Sequence[HeldReservation], need: Need) -> int | None:
-    """Returns the index in `held` of the reservation whose request leaves late; None if the claim has no
-    reservation for the pool and key of `need`. Deferred reservations are left out.
+    """Returns the index in `held` of the reservation whose request leaves late. Returns None if the claim has
+    no reservation for the pool and key of `need`. Deferred reservations are left out.
 
     The caller knows only the units of the late request, not its reservation. The first reservation with
     exactly these units is chosen, else the first of the pool. A wrong choice does no harm, because the units
@@ -136,7 +138,7 @@ def find_late_reservation(held: Sequence[HeldReservation], need: Need) -> int | 
 
 def reenter_late_request(pool_ledger: Ledger, late: HeldReservation, now: Instant) -> HeldReservation:
     """Counts the units of a reservation from this moment instead of from the claim, because the request
-    leaves only now. Returns the changed reservation. If the pool no longer exists, returns it unchanged."""
+    leaves only now. Returns the changed reservation, or the same one if the pool no longer exists."""
     known = pool_ledger.load(late.account_key)
     if known is None:
         return late
@@ -147,8 +149,9 @@ def reenter_late_request(pool_ledger: Ledger, late: HeldReservation, now: Instan
 
 
 def take_extra_request(pool_ledger: Ledger, need: Need, now: Instant) -> HeldReservation | None:
-    """Reserves the units of a request that is made in any case, without checking whether they fit. Returns
-    None if the pool does not exist, if the pool has keys and `need` has none, or the reverse."""
+    """Reserves the units of an extra request without checking whether they fit, because the request is made
+    in any case. Returns None if the pool does not exist. Also returns None if the pool has keys and `need`
+    has none, or the reverse."""
     account_key = (need.pool, need.key)
     known = pool_ledger.load(account_key)
     if known is None or known[0].keyed != (need.key is not None):

@@ -175,8 +175,9 @@ def raise_guesses(pool: PoolSettings, learned: LearnedLimits, wall: float) -> Le
 def has_effect(
     pool: PoolSettings, learned: Mapping[str, LearnedLimit], suspects: Mapping[str, float], wall: float
 ) -> bool:
-    """True if an account still needs `learned` or `suspects`: a learned limit is in force, or a refusal in
-    `suspects` is recent. `suspects` has the wall time of a refusal for each limit that may be too high."""
+    """True if an account still needs its learned limits or suspects: a learned limit is in force, or a
+    refusal in `suspects` is recent. `suspects` has, by limit name, the wall time of a refusal that may mean
+    that the limit is too high."""
     windows = [limit.per for limit in pool.limits if isinstance(limit.per, float)]
     doubt = UNRELATED_AFTER_WINDOWS * max(windows, default=0.0)
     return any(learned_limit_in_force(learned, limit, wall) for limit in pool.limits) or any(

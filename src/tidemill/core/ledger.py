@@ -1,8 +1,7 @@
-"""The ledger: how a claim or settlement changes the accounts of all pools that it needs, in the same way in
-every store.
+"""The ledger: how a claim or settlement changes the accounts of all pools that it needs.
 
-A store provides its accounts as a `Ledger` for one transaction. The functions only read and write values. Two
-stores with equal accounts therefore have equal accounts afterwards."""
+A store provides its accounts as a `Ledger` for one transaction. These functions read accounts, compute the
+new ones and save them, in the same way for every store."""
 
 from __future__ import annotations
 
@@ -43,11 +42,11 @@ ANY_LIMIT_KEY = LANE_SEPARATOR
 class Ledger(Protocol):
     """The accounts of a store during one transaction.
 
-    - `load` returns the pool's settings in force and the account, adapted to the current boot of the
-      machine; None for an undeclared pool.
-    - `reservations` returns the number of open reservations.
+    - `load` returns the pool's settings in force and the account, adapted to the current boot of the machine;
+      None for an undeclared pool.
+    - `reservations` returns the number of open reservations of an account.
     - `add_history` adds an entry to the pool's history (P8).
-    - `tell` reports a change of a pool to the caller of the store."""
+    - `tell` records a change of a pool, which the store method returns to its caller."""
 
     def load(self, account_key: AccountKey) -> tuple[PoolSettings, Account] | None: ...
     def save(self, account_key: AccountKey, account: Account) -> None: ...
@@ -73,7 +72,7 @@ class HeldReservation(msgspec.Struct, frozen=True):
 
 
 class ClaimDenial(msgspec.Struct, frozen=True):
-    """The answer to a claim of units that a pool denied. `need` is the first need that was denied. Only the
+    """The answer that a pool denied units to a claim. `need` is the first need that was denied. Only the
     account of that need has changed, because it may now hold capacity for the job."""
 
     need: Need
@@ -142,9 +141,9 @@ def reserve_all(  # noqa: PLR0917 - all needs of a job at once
 
 
 def hold_scope(queue: str, lane: str, need: Need) -> str:
-    """Returns a name for the jobs that wait together if this need is denied. All jobs with the same name
-    share one hold of the pool. If the pool has keys, these are the jobs of the lane. Otherwise they are the
-    jobs of all lanes of the queue that need the same pools without keys."""
+    """Returns a name for the jobs that wait together if this need is denied; they share one hold of the pool.
+    If the pool has keys, these are the jobs of the lane. Otherwise they are the jobs of all lanes of the
+    queue that need the same pools without keys."""
     return LANE_SEPARATOR.join((queue, shared_group(lane) if need.key is None else lane))
 
 
@@ -176,11 +175,12 @@ def settle_reservations(  # noqa: PLR0917 - all parts of a settlement
     """Ends the reservations of a settled claim. Returns True if the job loses an attempt because of a refusal
     (P17).
 
-    `ended` are the claim's reservations, empty if they ended before. `spent` is the worker's report, and
-    `chance` returns a random number. The order matters (P13, P16). First the used units are counted. Then the
-    provider's own counts are applied, because they include this call. Last, the success of the calls is
-    recorded. The caller removes the reservations from the store afterwards. An observation is ignored if its
-    pool is undeclared, or if only one of the two has a key."""
+    `ended` are the claim's reservations, empty if they ended before. `spent` is the worker's usage report,
+    and `chance` returns a random number. An observation is ignored if its pool is undeclared, or if only one
+    of the two has a key. The caller removes the reservations from the store afterwards.
+
+    The order matters (P13, P16). First the used units are counted. Then the provider's own counts are
+    applied, because they include this call. Last, the success of the calls is recorded."""
     spent = spent or UsageReport()
     running = {seen.account_key: _running_calls(ledger, seen.account_key) for seen in spent.observations}
     _release_unspent(ledger, [reserved for reserved in ended if reserved.deferred], job, now)
@@ -210,23 +210,25 @@ def settle_reservations(  # noqa: PLR0917 - all parts of a settlement
             call=call,
         )
         save_account(ledger, seen.account_key, job, known[1], after)
-    _record_call_ends(ledger, ended, job, now, well=spent.well and spent.made)
+    _record_call_ends(ledger, ended, job, now, is_success=spent.is_success and spent.made)
     return charged
 
 
 def _record_call_ends(
-    ledger: Ledger, ended: Sequence[HeldReservation], job: str, now: Instant, *, well: bool
+    ledger: Ledger, ended: Sequence[HeldReservation], job: str, now: Instant, *, is_success: bool
 ) -> None:
-    """Records whether the calls succeeded (`well`). A successful probe opens its pool, and guessed limits may
-    rise."""
+    """Records the end of the calls of a settled claim. `is_success=True`: they succeeded. A successful probe
+    opens its pool, and guessed limits may rise."""
     probes = {reserved.account_key for reserved in ended if reserved.probe}
     for account_key in dict.fromkeys(reserved.account_key for reserved in ended):
         known = ledger.load(account_key)
-        if known is None or not (account_key in probes or (well and known[1].learned)):
+        if known is None or not (account_key in probes or (is_success and known[1].learned)):
             continue
         pool, before = known
-        after = accounts.record_call_end(before, job, now, well=well) if account_key in probes else before
-        after = accounts.record_success(pool, after, now) if well else after
+        after = (
+            accounts.record_call_end(before, job, now, well=is_success) if account_key in probes else before
+        )
+        after = accounts.record_success(pool, after, now) if is_success else after
         if after is not before:
             save_account(ledger, account_key, job, before, after)
 
@@ -277,9 +279,8 @@ def _release_unspent(ledger: Ledger, unspent: Sequence[HeldReservation], job: st
 def _call_facts(
     pool: PoolSettings, account: Account, ended: Sequence[HeldReservation], spent: UsageReport
 ) -> CallFacts:
-    """Returns the facts of the claim's last call, because the provider's answer belongs to that call. Extra
-    requests are used only if there is no other reservation. They are reserved without a check, so their time
-    is not the time when the pool admitted a call."""
+    """Returns facts about the last call of the claim, to which the provider's answer belongs. Extra requests
+    are used only if there is no other reservation, because they were reserved without a check."""
     calls = [of.reservation for of in ended if of.reservation.checked] or [of.reservation for of in ended[:1]]
     taken = [call.at for call in calls if call.boot == account.state.boot]
     return CallFacts(
@@ -314,7 +315,7 @@ def _reported_units(account_key: AccountKey, spent: UsageReport) -> Units | None
 
 
 def _book_usage(ledger: Ledger, ended: Sequence[HeldReservation], spent: UsageReport, now: Instant) -> None:
-    """Books the usage `spent` of the reservations `ended` (one account). Without a call, releases them."""
+    """Counts the usage `spent` of the reservations `ended` (one account). Without a call, releases them."""
     account_key = ended[0].account_key
     if (known := ledger.load(account_key)) is None:
         return

@@ -122,10 +122,9 @@ class Limit(msgspec.Struct, frozen=True):
 
     @property
     def held(self) -> bool:
-        """True if the units of a call are only held while the call runs, and counted in the window at its
-        end. This is so for `charge="completed"`, and for buckets unless `charge="reserved"`. A bucket could
-        not tell units that return late from units that have flowed in. Requests, jobs and concurrency are
-        never held."""
+        """True if the units of a call count in the window only from the end of the call. Until then they are
+        reserved separately (`PoolState.held`). This is so for `charge="completed"`, and for buckets unless
+        `charge="reserved"`. It is never so for requests, jobs and concurrency."""
         if self.per is None or self.unit in IMPLIED or self.charge == "reserved":
             return False
         return self.charge == "completed" or self.shape is Shape.BUCKET

@@ -1,4 +1,5 @@
-"""Units, the pools that a job needs, and the lane names that follow from these needs."""
+"""Needs: the units that a job needs from its pools. Also the names of lanes and groups, which follow from
+these needs."""
 
 from __future__ import annotations
 
@@ -19,14 +20,14 @@ IMPLIED = {"requests": 1.0, "jobs": 1.0, "concurrent": 1.0}
 
 
 def plus(units: Units, other: Units) -> Units:
-    """Returns the cost of two calls together. A unit that a call does not state counts with its implied cost,
-    such as one request per call."""
+    """Returns the sum of the units of two calls. A unit that a call does not state counts with its implied
+    cost, such as one request per call."""
     return {unit: _amount_of(units, unit) + _amount_of(other, unit) for unit in _all_units(units, other)}
 
 
 def minus(all_: Units, units: Units) -> Units:
-    """Returns the units that remain of `all_`, the units of several calls, after one call has taken `units`.
-    An amount that is not stated counts with its implied cost, such as one request."""
+    """Returns the units that are left of `all_` after one call has taken `units`. A unit that is not stated
+    counts with its implied cost, such as one request."""
     return {
         unit: max(0.0, _amount_of(all_, unit) - _amount_of(units, unit)) for unit in _all_units(all_, units)
     }
@@ -50,9 +51,11 @@ BATCH_LANE_SEPARATORS = 4
 
 
 class Need(msgspec.Struct, frozen=True):
-    """The units of one pool that a job needs. The claim of the job reserves them. `key` selects the account
-    of a pool with keys. `excused` counts attempts in a row that cost the job nothing: in each, the handler
-    reported a provider's refusal and then failed with another error."""
+    """The units of one pool that a job needs. The claim of the job reserves them.
+
+    - `key`: selects the account of a pool with keys.
+    - `excused`: how many attempts in a row did not count, because the handler reported a provider's refusal
+      and then failed with another error. Only the first need of a job stores this number."""
 
     pool: str
     key: str | None = None
@@ -88,7 +91,7 @@ def with_excuse_count(needs: tuple[Need, ...], count: int) -> tuple[Need, ...]:
 
 
 def combine_needs(needs: tuple[Need, ...], more: tuple[Need, ...]) -> tuple[Need, ...]:
-    """Returns the sum of the needs of several calls, with each pool and key once."""
+    """Returns the needs of several calls added up, one need per pool and key."""
     found = {(need.pool, need.key): need for need in needs}
     for need in more:
         account_key = (need.pool, need.key)
@@ -113,8 +116,9 @@ def is_batch_lane(lane: str) -> bool:
 
 
 def aside_lane(lane: str, seq: int) -> str:
-    """Returns the name of a separate lane for one job that would block the other jobs of its lane. The new
-    lane belongs to the same group. `seq` is the job's number in the order of arrival and is unique."""
+    """Returns the name of a separate lane for one job that would otherwise block the other jobs of its lane.
+    The new lane belongs to the same group. `seq` is the job's number in the order of arrival, which makes the
+    name unique."""
     return f"{lane}{LANE_SEPARATOR}{seq}"
 
 
@@ -139,21 +143,23 @@ KEYED_GROUP = LANE_SEPARATOR
 
 
 def lane_group(lane: str) -> str:
-    """Returns the group under which a store indexes the lane, so that one block skips all lanes of the group.
-    This is `shared_group`, the pools without keys. Lanes without such pools that need pools with keys or
-    share calls are in one common group, which is never blocked. All other lanes have the group ''."""
+    """Returns the name of the group to which a lane belongs. A block of a group covers all its lanes.
+
+    Lanes that need pools without keys belong to the group of these pools (`shared_group`). Lanes that need
+    only pools with keys, or only share calls, belong to one common group, which is never blocked. All other
+    lanes have the group ''."""
     return "" if LANE_SEPARATOR not in lane else shared_group(lane) or KEYED_GROUP
 
 
 def pool_group(needs: tuple[Need, ...]) -> str:
-    """Returns the names of the needed pools without keys, joined into one text. If one of these pools denies,
-    every lane of the group has to wait."""
+    """Returns the pools without keys that a job needs, joined into one text. If one of these pools denies,
+    every lane with the same text has to wait."""
     return "+".join(sorted(_quote(need.pool) for need in needs if need.key is None))
 
 
 def pool_keys(needs: tuple[Need, ...]) -> str:
-    """Returns the needed pools with keys, joined into one text. If one of these pools denies, only this lane
-    has to wait."""
+    """Returns the pools with keys that a job needs, joined into one text. If one of these pools denies, only
+    the job's lane has to wait."""
     keyed = ((need.pool, need.key) for need in needs if need.key is not None)
     return "+".join(sorted(f"{_quote(pool)}/{_quote(key)}" for pool, key in keyed))
 

@@ -46,17 +46,19 @@ class Cancellation(msgspec.Struct, frozen=True, tag="cancelled"):
 
 
 class SmallerBatch(msgspec.Struct, frozen=True, tag="split"):
-    """The job goes back to its queue for a smaller batch. The attempt does not count. The old batch is split
-    into parts. The job can be claimed again at once, but only together with jobs of the same `part`. A job
-    without batching only becomes ready again."""
+    """The job goes back to its queue for a smaller batch, because its batch is split into parts. The attempt
+    does not count. The job can be claimed again at once, but only together with jobs of the same `part`. A
+    job without batching becomes ready again, like any other job."""
 
     part: str
 
 
 class JobRelease(msgspec.Struct, frozen=True, tag="release"):
-    """The job goes back to its queue. The attempt does not count, and the job keeps its position.
-    `unknown=True`: the worker does not know the task, so the job is postponed. `excused=True`: the handler
-    reported a provider's refusal and then raised another error; the refusal excuses this failure."""
+    """The job goes back to its queue and keeps its position. The attempt does not count.
+
+    - `unknown`: True if the worker does not know the task. The job is then postponed.
+    - `excused`: True if the handler reported a provider's refusal and then raised another error. The refusal
+      excuses this failure."""
 
     unknown: bool = False
     excused: bool = False
@@ -88,9 +90,13 @@ def needs_too_much(problem: str) -> FinalFailure:
 
 
 class WriteAnswer(StrEnum):
-    """A store's answer to one write with a fence. `ok`: written. `charged`: written, but with
-    `Settlement.charged` as the outcome. `again`: not written, because this claim has settled the job before
-    or the step has a result. `stale`: the claim is no longer current. `gone`: the job does not exist."""
+    """A store's answer to one write with a fence.
+
+    - `ok`: written.
+    - `charged`: written, but with `Settlement.charged` as the outcome.
+    - `again`: not written, because this claim has settled the job before, or the step already has a result.
+    - `stale`: not written, because the claim is no longer current.
+    - `gone`: not written, because the job does not exist."""
 
     OK = "ok"
     CHARGED = "charged"  # ok, and `Settlement.charged` was applied

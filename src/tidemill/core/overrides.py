@@ -38,7 +38,7 @@ class SettingChanges(msgspec.Struct, Generic[S], frozen=True, kw_only=True, omit
         return self.with_values(self.given() | later.given())
 
     def over(self, settings: S) -> S:
-        """Returns the settings with these changes applied."""
+        """Returns `settings` with these changes applied."""
         return cast("S", replace(cast("Any", settings), **self.given()))
 
     def problem(self, settings: S) -> str | None:

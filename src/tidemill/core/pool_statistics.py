@@ -62,8 +62,8 @@ def is_closed(account: Account, now: Instant) -> bool:
 
 
 def is_at_rest(pool: PoolSettings, account: Account, now: Instant) -> bool:
-    """True if the account can be deleted, because a new and empty account would give the same answers. The
-    caller has checked that the account has no open reservations."""
+    """True if the account can be deleted, because a new and empty account would behave the same. The caller
+    has checked that the account has no open reservations."""
     hold, pace = account.state.hold, account.state.windows.values()
     if hold is not None and now.boot < hold.until:
         return False
@@ -92,8 +92,8 @@ def wrong_counts(
 
 
 def _counted_units(state: PoolState, limit: Limit) -> float:
-    """Returns the units that `state` counts for calls in flight. Units in windows are left out, because they
-    expire by themselves."""
+    """Returns the units of a limit that `state` counts for calls in flight. Units in other windows are left
+    out, because they expire by themselves."""
     window = state.window(limit)
     return window.held if isinstance(window, ConcurrentWindow) else state.held.get(limit.name, 0.0)
 
@@ -132,8 +132,8 @@ class PoolHistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
 def history_entry_of_call(
     pool: PoolSettings, reservation: Reservation, used: Units | None
 ) -> PoolHistoryEntry:
-    """Returns the history entry of one call. Its units are the reported usage `used`, and the reserved units
-    where none is reported. Concurrency is left out, because it is held and not consumed."""
+    """Returns the history entry of one call. A unit counts with its reported usage in `used`, or with its
+    reserved amount if none is reported. Concurrency is left out, because it is not consumed."""
     implied = {
         limit.unit: IMPLIED[limit.unit]
         for limit in pool.limits
@@ -146,8 +146,12 @@ def history_entry_of_call(
 
 
 class PoolChangeKind(StrEnum):
-    """The kinds of changes of a pool. `closed`: a refusal closed it, for the first time or again. `probed`:
-    one job tests it. `opened`: its last closure ended. `slowed`: its concurrency or a limit was lowered."""
+    """The kinds of changes of a pool.
+
+    - `closed`: a refusal closed it, for the first time or again.
+    - `probed`: one job tests it.
+    - `opened`: its last closure ended.
+    - `slowed`: its concurrency or a limit was lowered."""
 
     CLOSED = "closed"  # closed by a refusal, for the first time or again after a probe
     PROBED = "probed"  # one job tests the pool
@@ -156,9 +160,12 @@ class PoolChangeKind(StrEnum):
 
 
 class PoolChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of a pool. `job` is the job whose claim or settlement caused the change. `closure` is the new
-    closure, or the last one if the pool opened. `ramp=True`: the pool opens along a ramp. `amounts` has the
-    lowered limits by limit name."""
+    """A change of a pool.
+
+    - `job`: the job whose claim or settlement caused the change.
+    - `closure`: the new closure, or the last one if the pool opened.
+    - `ramp`: True if the pool opens along a ramp.
+    - `amounts`: the lowered limits, by limit name."""
 
     what: PoolChangeKind
     pool: str

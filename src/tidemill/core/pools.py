@@ -87,12 +87,13 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def most(self, limit: Limit) -> float:
-        """Returns the largest number of units that a single call of any priority can ever take from the
-        limit."""
+        """Returns the largest number of units that one call can ever take from the limit, whatever its
+        priority."""
         return new_window(limit).room(limit, NOON, self.guards)
 
     def back(self, limit: Limit, priority: int) -> float:
-        """Returns the units of the limit that calls of this `priority` must leave for more urgent calls."""
+        """Returns how many units of the limit calls of this `priority` must leave free for more urgent
+        calls."""
         return 0.0 if priority <= self.urgent else limit.amount * self.reserved_share
 
 
@@ -175,10 +176,11 @@ NOON = Instant(43_200.0, 0.0)
 
 
 class PoolHold(msgspec.Struct, frozen=True, kw_only=True):
-    """Capacity that a pool holds for a call that did not fit.
+    """Capacity that a pool holds for a large call that did not fit, so that endless small calls cannot starve
+    it.
 
-    If the job asks again and other calls have overtaken it, the hold becomes `firm`. From then on, calls of
-    the same or lower urgency may not delay this call. So a large call starts even among endless small calls.
+    At first the hold has no effect. It becomes `firm` if the job asks again and still does not fit, because
+    other calls have overtaken it. From then on, calls of the same or lower urgency may not delay this call.
     The hold ends at boot-clock time `until` if the job has not asked again by then. `line` is a name for the
     jobs that share the hold, because they wait for the same pool (`core.ledger.hold_scope`)."""
 
@@ -194,10 +196,10 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True):
     """The stored state of a pool's limits.
 
     - `windows`: the windows by limit name. Their boot-clock times belong to the boot with the id `boot`.
-    - `held`: by limit name, units that no window counts yet: units of calls in flight (`Limit.held`), and
-      deferred units (`core.late_calls`).
-    - `revision`: a number that grows with every change that frees units. If it has grown since a denial, it
-      is worth asking again.
+    - `held`: reserved units, by limit name, that count as used but are in no window yet. They belong to calls
+      in flight (`Limit.held`) or to later calls (`core.late_calls`).
+    - `revision`: a number that grows with every change that frees units. A denied request is tried again when
+      it has grown.
     - `unchecked`: the number of open reservations that were taken without a check."""
 
     windows: dict[str, WindowState] = msgspec.field(default_factory=dict)
@@ -212,29 +214,30 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True):
         return window if window is not None and fits_limit(window, limit) else new_window(limit)
 
     def counted(self, limit: Limit, now: Instant, guards: Guards) -> float:
-        """Returns the units of a limit that count now: the used units of its window plus the held units.
-        `guards` are the pool's safety margins."""
+        """Returns the units of a limit that count as used now: the units in its window, plus the units in
+        `held`. `guards` are the pool's safety margins."""
         return self.window(limit).counted(limit, now, guards) + self.held.get(limit.name, 0.0)
 
     def room(self, limit: Limit, now: Instant, guards: Guards) -> float:
         return self.window(limit).room(limit, now, guards) - self.held.get(limit.name, 0.0)
 
     def wait(self, limit: Limit, units: float, now: Instant, guards: Guards) -> float:
-        """Returns the seconds until `units` can be taken, if no other call takes any. The result is infinite
-        if held units have to be settled first. `guards` are the pool's safety margins."""
+        """Returns the seconds until `units` more units fit into the limit, if no other call takes any
+        meanwhile. The result is infinite if they can fit only after a call in flight has ended. `guards` are
+        the pool's safety margins."""
         return self.window(limit).wait(limit, units + self.held.get(limit.name, 0.0), now, guards)
 
 
 def call_amount(units: Units, limit: Limit) -> float | None:
-    """Returns how many units a call with these `units` takes from the limit. None if the call does not state
-    the limit's unit and no amount is implied."""
+    """Returns how many units a call with these `units` takes from the limit. Returns None if the call does
+    not state the limit's unit and has no implied amount of it."""
     return units.get(limit.unit, IMPLIED.get(limit.unit))
 
 
 def refresh_after_boot(pool: PoolSettings, state: PoolState, boot: str, now: Instant) -> PoolState:
-    """Returns the state adapted to the current boot; `boot` is its id. After a restart the stored boot-clock
-    times mean nothing, and any unit may have been used just before. Windows measured in seconds therefore
-    count as fully used. Calendar and concurrency counts stay."""
+    """Returns the state adapted to the boot with the id `boot`. After a restart of the machine, the stored
+    boot-clock times are not valid any more. Windows measured in seconds then count as fully used, because
+    their units may have been used just before. Calendar and concurrency counts stay."""
     if state.boot == boot:
         return state
     if not state.boot:

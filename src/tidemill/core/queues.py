@@ -20,9 +20,10 @@ DAY_SECONDS = 24 * HOUR_SECONDS
 
 class Retention(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """How long finished jobs are kept. `age` is in seconds and `count` in jobs; None means no bound. A job is
-    deleted when it exceeds one of the two. `by_default=True`: Tidemill chose these bounds, not the
-    application. If a queue has the longer default of paid tasks, a later declaration with the shorter default
-    does not replace it."""
+    deleted when it exceeds one of the two.
+
+    `by_default=True`: Tidemill chose these bounds, not the application. A queue with paid tasks has a longer
+    default. A later declaration with the shorter default does not replace it."""
 
     age: float | None = None
     count: int | None = None
@@ -52,8 +53,8 @@ class Retention(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         return -math.inf if self.age is None else now - self.age
 
     def drops_early(self, finished: float, now: float) -> bool:
-        """True if a job that finished at `finished` is not older than `age` now. If the bound `count` deletes
-        such a job, it is deleted earlier than `age` says. Without `age` the result is False."""
+        """True if a job that finished at `finished` has not reached `age` yet. If the bound `count` deletes
+        such a job, the job is deleted early. Without `age` the result is False."""
         return self.age is not None and finished > now - self.age
 
 
@@ -112,8 +113,8 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_paid_retention(settings: QueueSettings) -> QueueSettings:
-    """Returns the settings with the longer default retention, for a queue with a task that uses a pool or is
-    paid. A retention that the code or a setting chose stays."""
+    """Returns the settings with the longer default retention. They are for a queue with a task that uses a
+    pool or is paid. A retention that code or a setting chose does not change."""
     chosen = {name: PAID_RETENTION for name in RETENTION_FIELDS if getattr(settings, name).by_default}
     return replace(settings, **chosen)
 
@@ -164,9 +165,12 @@ class Pause(msgspec.Struct, frozen=True):
 
 
 class InsertVerdict(StrEnum):
-    """A store's answer to one job of an insert. `accepted`: the job is stored. `existing`: another job
-    holds its unique key. `full`: the queue is at its `max_length`. `invalid`: an option of the job is not
-    allowed."""
+    """A store's answer to one job of an insert.
+
+    - `accepted`: the job is stored.
+    - `existing`: another job holds its unique key.
+    - `full`: the queue has reached its `max_length`.
+    - `invalid`: an option of the job is not allowed."""
 
     ACCEPTED = "accepted"
     EXISTING = "existing"

@@ -71,8 +71,8 @@ class SecretNames:
         return known
 
     def may_be_in(self, stored: bytes) -> bool:
-        """False if the JSON or text `stored` certainly contains no secret, else True. This fast check saves
-        the full search for most data."""
+        """Returns False if the JSON or text `stored` certainly contains no secret, else True. This fast check
+        saves the full search for most data."""
         if b"\\u" in stored or b"://" in stored or not stored.isascii():
             return True
         return self._stems.search(stored.lower().translate(None, _NON_NAME_BYTES)) is not None
@@ -150,8 +150,8 @@ def redact_text(text: str, names: SecretNames, secrets: Iterable[str] = ()) -> s
 
 def _hide_named_values(text: str, names: SecretNames) -> Iterator[str]:
     """Yields the pieces of the text, with the value after each secret name hidden, as in `password=…` and
-    `"api_key": "…"`. A value may contain a further name and value, as in `note=password=…`. The time grows
-    only linearly with the length of the text."""
+    `"api_key": "…"`. A value may itself contain a name and a value, as in `note=password=…`. The time grows
+    linearly with the length of the text."""
     backwards, length = text[::-1], len(text)
     shown = at = 0
     while separator := _SEPARATOR.search(text, at):

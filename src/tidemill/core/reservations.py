@@ -36,7 +36,8 @@ HOLD_RECHECK_SECONDS = 0.5
 
 class UnitRequest(msgspec.Struct, frozen=True):
     """A request for units of a pool. `units` are amounts by unit. `line` is a name for the jobs that wait
-    together for the pool (`core.ledger.hold_scope`), '' for none. Only the first of these jobs asks."""
+    together for the pool (`core.ledger.hold_scope`), '' for none. Only the first job that waits asks for
+    units."""
 
     job: str
     units: Units
@@ -50,9 +51,9 @@ class Reservation(msgspec.Struct, frozen=True):
     - `marks`: by limit name, where in the window the units were counted, as `Window.taken` returned it.
     - `boot`, `at`: the boot id and the boot-clock time of the reservation.
     - `held`: by limit name, units that no window counts yet.
-    - `left`: by limit name, the units that were left at that time.
-    - `checked`: False if the units were taken without a check, for an extra request (P21). Such a request
-      belongs to a granted call and does not count as another call in flight."""
+    - `left`: by limit name, the units of the limit that were left at that time.
+    - `checked`: False for an extra request (P21), whose units were taken without a check. It belongs to a
+      granted call and is not counted as another call in flight."""
 
     units: Units
     marks: dict[str, float]
@@ -136,8 +137,9 @@ def release_reservation(
 
 
 def recount_units(pool: PoolSettings, state: PoolState, reservation: Reservation, now: Instant) -> PoolState:
-    """Returns the state after a worker stopped answering. The worker may have made its call long ago or may
-    still make it, so the units count again from now on. The call no longer counts as a concurrent call."""
+    """Returns the state after the worker of a reservation stopped answering. The units count again from now
+    on, because the worker may have made its call long ago or may still make it. The call no longer counts as
+    a concurrent call."""
     windows = dict(state.windows)
     for limit, need in _held_limits(pool, reservation):
         windows[limit.name], _ = state.window(limit).taken(limit, need, now, pool.guards)
@@ -175,8 +177,8 @@ def split_reservation(
 def defer_units(
     pool: PoolSettings, state: PoolState, reservation: Reservation, now: Instant
 ) -> ReservationGrant:
-    """Returns the state and the reservation with its units held, because counted units would expire before a
-    much later call. Units of paced limits stay counted: to hold a turn would block all other calls."""
+    """Returns the state and the reservation with its units held outside the windows, where they would expire
+    before a later call. Units of paced limits stay counted: a held turn would block all other calls."""
     windows, held, marks = dict(state.windows), dict(state.held), dict(reservation.marks)
     own = dict(reservation.held)
     for limit, need, mark in _entered_limits(pool, reservation):
@@ -192,8 +194,8 @@ def defer_units(
 def reenter_units(
     pool: PoolSettings, state: PoolState, reservation: Reservation, now: Instant
 ) -> ReservationGrant:
-    """Returns the state and the reservation with its units counted from this moment on, because the call
-    leaves only now. Held units and concurrency stay as they are."""
+    """Counts the units of a reservation from this moment on, because the call leaves only now. Returns the
+    new state and reservation. Held units and concurrency do not change."""
     windows, marks = dict(state.windows), dict(reservation.marks)
     for limit, need, mark in _entered_limits(pool, reservation):
         if limit.per is not None and need > 0:
@@ -268,8 +270,8 @@ def _take_units(pool: PoolSettings, state: PoolState, units: Units, now: Instant
 
 
 def _entered_limits(pool: PoolSettings, reservation: Reservation) -> Iterator[tuple[Limit, float, float]]:
-    """Yields each limit whose window counts the reservation, with the counted units and the mark that tells
-    where in the window they are. A limit that was declared later has not counted the reservation."""
+    """Yields each limit whose window counts the reservation, with the counted units and the mark of their
+    place in the window. A limit that was declared later has not counted the reservation."""
     for limit in pool.limits:
         if limit.name in reservation.marks:
             yield limit, call_amount(reservation.units, limit) or 0.0, reservation.marks[limit.name]
@@ -283,7 +285,7 @@ def _held_limits(pool: PoolSettings, reservation: Reservation) -> Iterator[tuple
 
 def _drop_held_units(state: PoolState, reservation: Reservation) -> PoolState:
     """Returns the state without the held units of the reservation. Amounts close to zero are removed, because
-    rounding would leave tiny rests for ever."""
+    they are only rounding errors."""
     left = {name: units - reservation.held.get(name, 0.0) for name, units in state.held.items()}
     held = {name: units for name, units in left.items() if units > TOLERANCE}
     return replace(state, held=held, unchecked=state.unchecked - (not reservation.checked))
@@ -326,10 +328,10 @@ def _next_hold(
 
 
 def _is_own(hold: PoolHold, ask: UnitRequest) -> bool:
-    """True if the hold does not delay the request: it is for the same job, or for another job that waits in
-    the same `line` (a name for jobs that wait together). That job may have to wait for this one, so both
-    would wait for ever if this job respected the hold. A request that is more urgent than a hold of its line
-    is left out, because no hold delays it anyway."""
+    """True if the hold does not delay the request: both belong to the same job, or to jobs with the same
+    `line`, which wait together. If such a job respected the hold, both jobs could wait for each other. A
+    request that is more urgent than the hold gives False, unless it is for the same job; no hold delays it
+    anyway."""
     same_line = bool(ask.line) and hold.line == ask.line and ask.priority >= hold.priority
     return same_line or hold.job == ask.job
 

@@ -1,7 +1,8 @@
-"""Attempts that wait for the result of another job or flow: the note that says so, and the search for
-deadlocks.
+"""Attempts that wait for the result of another job or flow. The job's note says what it waits for, and a
+search finds deadlocks.
 
-A deadlock is a wait that can never end. The waiting attempts hold the capacity that the awaited jobs need."""
+A deadlock is a wait that can never end, because the waiting attempts hold the capacity that the awaited jobs
+need."""
 
 from __future__ import annotations
 
@@ -65,11 +66,11 @@ def parse_wait_note(note: str | None) -> NotedWait | None:
 
 
 class SharedCapacity(msgspec.Struct, frozen=True, kw_only=True):
-    """A limited capacity of which each job takes a share while it runs. `name` is for people.
+    """A limited capacity that running jobs share, such as the concurrency of a queue. `name` is for people.
 
     - `queue`, `key`: set for the concurrency of a queue, or of one key of the queue.
     - `pool`, `unit`: set for a concurrency limit of a pool; `key` is then the key of the pool, if any.
-    - `after`: set for a unique key. The id of the job that must end before its successor can run."""
+    - `after`: set for a unique key: the id of the job that must end before its successor can run."""
 
     name: str
     amount: float
@@ -118,9 +119,9 @@ def shared_capacities(job: Job, queue: QueueSettings, pools: dict[str, PoolSetti
 
 
 def find_stuck_jobs(capacity: SharedCapacity, holders: Sequence[tuple[Job, Sequence[Job]]]) -> set[str]:
-    """Returns the ids of the running jobs that can never give back their share of the capacity. `holders` has
-    each running job with the pending jobs that it waits for. Jobs that are not stuck end and free their
-    share. A running job is stuck if, even then, not one of its pending jobs fits into the free capacity."""
+    """Returns the ids of the running jobs that can never end and free their share of the capacity. `holders`
+    has each running job with the pending jobs that it waits for. All other running jobs end and free their
+    share. A job is stuck if even then none of its pending jobs fits into the free capacity."""
     stuck = [
         (capacity.share(job), job.id, [capacity.share(awaited) for awaited in waits])
         for job, waits in holders

@@ -19,7 +19,7 @@ class State(StrEnum):
 
 
 class Verb(StrEnum):
-    """A store operation that changes the state of a job. Each operation allows its own state changes, see
+    """A store method that changes the state of a job. Each method allows its own state changes, see
     TRANSITIONS."""
 
     PROMOTE = "promote"

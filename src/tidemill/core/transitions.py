@@ -133,8 +133,8 @@ def claim_job(
     company: bool = False,
 ) -> Job:
     """Returns the job as running. `number` is the worker's claim number, and `lease` is the boot-clock time
-    when the lease ends. `call` is the id of the first job of its call. `company=True`: other jobs are in the
-    same call."""
+    when the lease ends. `call` is the id of the first job of its batch call. `company=True`: the call has
+    other jobs too."""
     return replace(
         job,
         state=require_legal(Verb.CLAIM, job.state, State.RUNNING),
@@ -290,8 +290,8 @@ def _in_part(job: Job, part: str) -> Job:
 
 def _defer_needs(job: Job, deferred: tuple[Need, ...]) -> Job:
     """Returns the job with `deferred` as the units that its next claim must reserve besides its own needs.
-    The job moves to the lane of all pools that it now needs. If the job starts from the beginning, `deferred`
-    is empty, because its handler will ask for the units again."""
+    The job moves to the lane of all pools that it now needs. An empty `deferred` is for a job that starts
+    from the beginning; its handler will ask for the units again."""
     if job.deferred_needs == deferred:
         return job
     lane = needs.lane_name(job.key, needs.combine_needs(job.needs, deferred))
@@ -320,9 +320,9 @@ def _without_excuses(job: Job) -> Job:
 
 
 def _postpone_unknown_task(job: Job, now: float) -> Job:
-    """Returns the job postponed, because its worker does not know the task. The waits grow, and when they add
-    up to one day, the job fails. The wall clock does not decide this, because it may be set. The job's note
-    names the worker."""
+    """Returns the job postponed, because its worker does not know the task. Each wait is longer than the
+    last, and the job fails when the waits add up to one day. The waits are added up because the wall clock
+    may be set. The job's note names the worker."""
     if job.unknown_for >= UNKNOWN_TASK_SECONDS:
         error = Error("UnknownTask", f"no worker knew the task {job.task!r} for 24 hours")
         return replace(_end_job(job, Verb.SETTLE, State.FAILED, now, UNKNOWN_TASK), error=error)

@@ -54,10 +54,12 @@ class Unique(msgspec.Struct, frozen=True):
 
 
 class Conflict(StrEnum):
-    """The action of a store on a request whose unique key is held. `existing`: it returns the holder and
-    changes nothing. `merge`: it merges the request into the holder. `replace`: it cancels the holder and
-    stores the request. `succeed`: it stores the request as a successor, which waits until the holder has
-    run."""
+    """The action of a store on a request whose unique key is held by another job, the holder.
+
+    - `existing`: returns the holder and changes nothing.
+    - `merge`: merges the request into the holder.
+    - `replace`: cancels the holder and stores the request.
+    - `succeed`: stores the request as a successor, which waits until the holder has run."""
 
     EXISTING = "existing"  # return the holder, change nothing
     MERGE = "merge"  # merge the request into the holder
@@ -74,8 +76,8 @@ def holds_key(job: Job, now: float) -> bool:
 
 
 def resolve_conflict(unique: Unique, holder: Job) -> Conflict:
-    """Returns what happens to a request whose unique key is held by the job `holder`. A running holder never
-    changes while its handler runs."""
+    """Returns what happens to a request whose unique key is held by the job `holder`. A running holder is
+    never changed or cancelled."""
     if unique.on_conflict == "skip" or holder.state not in LIVE:
         return Conflict.EXISTING
     if holder.state is State.RUNNING:

@@ -1,4 +1,5 @@
-"""The changes that an engine function made to loaded rows: everything that a database store has to write."""
+"""The changes that an engine function made to the loaded rows: everything that a database store has to
+write."""
 
 from __future__ import annotations
 
@@ -34,20 +35,18 @@ class JobUpdate(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct, kw_only=True):
-    """The rows that a store has to write after an engine function has run. In a mapping, the value None means
-    that the row has to be deleted. `read` are the queries whose answers the function has used.
+    """Everything that a store has to write after an engine function has run. In a mapping, the value None
+    means that the row has to be deleted.
 
-    - `jobs`: new, changed and deleted jobs. From their fields the store updates lanes, sort orders,
-      counts and indexes.
-    - `queues`: new and changed queues. The field `groups` of these rows is not used.
-    - `lanes`: new, changed and deleted lanes, by queue and lane. The field `jobs` of these rows is not
-      used.
+    - `read`: the queries whose answers the function has used.
+    - `jobs`: new, changed and deleted jobs. From their fields the store also updates its counts and indexes.
+    - `queues`: new and changed queues, without their field `groups`.
+    - `lanes`: new, changed and deleted lanes, by queue and lane, without their field `jobs`.
     - `groups`: blocks on groups of lanes, by queue and group.
     - `arrivals`: the numbers of the arrivals that became jobs. The store deletes these arrivals.
-    - `documents`: new, changed and deleted documents. The worklist entries of a deleted document are
-      deleted with it.
-    - `work_marks`: worklist entries to add. The store numbers each of them, and skips entries of
-      documents that do not exist.
+    - `documents`: new, changed and deleted documents. The worklist entries of a deleted document are deleted
+      with it.
+    - `work_marks`: worklist entries to add. The store numbers them, and skips entries of missing documents.
     - `taken`: numbers of worklist entries to delete.
     - `left`: abandoned claims (`engine.ledger.AbandonedClaim`).
     - `attempts`, `logs`: records to add, by job.

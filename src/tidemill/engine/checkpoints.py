@@ -37,8 +37,8 @@ def forget_step(records: Records, job_id: str, by: StepAttempt, step: StepKey) -
 def keep_step(
     records: Records, job_id: str, by: StepAttempt, step: StepKey, result: bytes, *, paid: bool
 ) -> tuple[WriteAnswer, bytes]:
-    """Stores the first result of a step (K5). Returns OK, AGAIN (it has a result), STALE (old claim; not
-    checked if the call was `paid`) or GONE (no such job), and the result that is stored now."""
+    """Stores the first result of a step (K5). Returns the answer and the stored result. The answer is OK,
+    AGAIN (it has a result), GONE (no job) or STALE (old claim; not checked if the call was `paid`)."""
     job = records.jobs.get(job_id)
     if job is None:
         return WriteAnswer.GONE, result

@@ -27,8 +27,7 @@ from tidemill.engine.records import KnownWorker, Records, move_job, unknown_work
 
 class PoolAdmission:
     """Decides during a claim which calls of one queue may start. A call may start if the concurrency limit of
-    its key allows it and its pools have enough free units. The object collects the reservations of the calls
-    that start, and the denials of pools.
+    its key allows it and its pools have enough free units.
 
     `taken` maps the id of each call's first job to the reservations of the call. `calls` maps the id of each
     job of a batch to the id of the first job of its call."""
@@ -117,8 +116,8 @@ UNLIMITED = 2**62
 
 
 class ClaimRun:
-    """One claim in progress. Fence and claim id are allocated with the first job, so a claim that finds no
-    job has neither."""
+    """One claim in progress. It gets its fence and claim id with the first job, so a claim that finds no job
+    has neither."""
 
     def __init__(self, records: Records, request: ClaimRequest) -> None:
         self.records, self.request = records, request
@@ -203,9 +202,9 @@ def _is_repeated(records: Records, request: ClaimRequest) -> bool:
 
 
 def _repeated_claim(records: Records, request: ClaimRequest) -> ClaimResult:
-    """Answers a claim request that was sent before: returns the jobs of that claim that the worker still
-    holds, sorted by sequence number (J33). Jobs of one call stay together. No new jobs are claimed. The
-    fields `more` and `next_due` of the result are not computed; the next claim reports them."""
+    """Answers a claim request that was sent before (J33): returns the jobs of that claim that the worker
+    still holds, and claims no new jobs. The jobs are sorted by sequence number, and jobs of one call stay
+    together. `more` and `next_due` of the result are not computed; the next claim reports them."""
     held = (records.jobs[id_] for id_ in records.running.of(request.worker))
     jobs = sorted((job for job in held if job.number == request.number), key=lambda job: job.seq)
     return ClaimResult(jobs=[transitions.claimed_job(job) for job in group_by_call(jobs)])
@@ -221,7 +220,7 @@ def _promote_due(records: Records, queue: Queue, now: float) -> None:
 
 def _take_from(run: ClaimRun, queue: Queue, share: int) -> None:
     """Claims up to `share` calls from the open lanes of a queue, in the order that `_select` returns. Expired
-    jobs are cancelled, and a job larger than its pool's limit moves into a lane of its own."""
+    jobs are cancelled. A job that is larger than its pool's limit moves into a separate lane."""
     limit = int(min(share, run.left, queue.room()))
     if limit <= 0 or queue.closed(run.now):
         return
@@ -295,8 +294,8 @@ def next_due(queues: Iterable[Queue], now: float, boot: float) -> float | None:
     (J38, P15).
 
     For a paused queue this is the end of the pause, if it has one. For an open queue it is the earliest of
-    three times: its next scheduled job, the end of its override (which may raise a limit), and the next end
-    of a block on its lanes. It is 0 if more jobs are due than one claim promotes."""
+    three times: when its next scheduled job is due, when its override ends, and when the next block on its
+    lanes ends. It is 0 if more jobs are due than one claim promotes."""
     times: list[float] = []
     waits: list[float] = []
     for queue in queues:
@@ -314,8 +313,9 @@ def next_due(queues: Iterable[Queue], now: float, boot: float) -> float | None:
 
 
 def _claim_by_ids(run: ClaimRun, ids: tuple[str, ...]) -> ClaimResult:
-    """Claims the jobs with the given ids (J37, B8), also scheduled jobs that are due. Jobs that ended or do
-    not exist are listed as missing, other jobs that cannot start as blocked. No lane uses up a turn."""
+    """Claims the jobs with the given ids (J37, B8), including scheduled jobs that are due. Jobs that ended or
+    do not exist are listed as missing, and other jobs that cannot start as blocked. Lanes keep their
+    turns."""
     blocked: list[str] = []
     missing: list[str] = []
     for id_ in dict.fromkeys(ids):

@@ -69,9 +69,9 @@ def insert_one(records: Records, queue: str, new: NewJob, now: float) -> InsertR
 
 
 def holder_of(records: Records, queue: str, unique: Unique | None, now: float) -> Job | None:
-    """Returns the job that holds a unique key; None if no job holds it. Several jobs can hold a key: a live
-    job, and a successor that waits for it. The result is then the newest holder that is no waiting successor.
-    A waiting successor is returned only if there is no other holder."""
+    """Returns the job that holds a unique key; None if no job holds it. If several jobs hold the key, the
+    newest of them is returned. A successor that waits for another holder is returned only if there is no
+    other holder."""
     if unique is None:
         return None
     _expire_holders(records, queue, unique.key, now)
@@ -145,9 +145,9 @@ def _add_successor(records: Records, holder: Job, new: NewJob, now: float) -> In
 
 
 def _cancel_replaced(records: Records, job: Job | None, now: float) -> None:
-    """Cancels a job because a newer request replaces it; None does nothing. If the job has a waiting
-    successor, the caller cancels the successor first. Otherwise the end of the job would start the successor
-    beside the new job."""
+    """Cancels a job because a newer request replaces it; None does nothing. The caller first cancels a
+    successor that waits for the job. Otherwise the end of the job would start this successor in addition to
+    the new job."""
     if job is not None:
         move_job(records, transitions.cancel_job(job, transitions.REPLACED, now), now)
 

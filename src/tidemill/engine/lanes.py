@@ -1,11 +1,11 @@
 """The ready jobs of one queue, ordered in lanes.
 
-A lane is created with its first ready job. A new lane is treated as if it had just had its turn (`served` is
-set to the store's turn counter). So a stream of new lanes never starves an old lane.
+A lane is created with its first ready job. A new lane counts as just served (`served` is set to the store's
+turn counter), so a stream of new lanes never starves an old lane.
 
 A lane is not deleted at the moment when its last job leaves. Every store method deletes the empty lanes at
 its end. A claim also deletes them at its start, and each time it has taken jobs from a queue. So a lane with
-a single job keeps its place in the turn order when a new version replaces this job.
+a single job keeps its turn when a new version replaces this job.
 
 Lanes whose jobs need the same pools are a group with its own order. If one of these pools denies units, one
 block covers the whole group. There are two exceptions: a lane is blocked alone if the pool that denied has
@@ -75,9 +75,9 @@ class Lanes:
         """Adds a ready job to its lane, and creates the lane if necessary.
 
         `picks` is the store's turn counter. `fresh=True`: the job was just inserted; False: it is a new
-        version of an existing job. A job that is more urgent than the lane's first job unblocks the lane. If
-        the lane's batch waits for more jobs, the lane is unblocked when enough fresh jobs have come, or at
-        once by a job that is not fresh."""
+        version of an existing job. A job that is more urgent than the lane's first job unblocks the lane. A
+        lane whose batch waits for more jobs is unblocked when enough fresh jobs have come. A job that is not
+        fresh unblocks it at once."""
         lane = self._lanes.get(job.lane)
         if lane is None:
             lane = self._lanes[job.lane] = Lane(job.lane, picks)
@@ -129,7 +129,7 @@ class Lanes:
 
     def block(self, name: str, mark: LaneBlock, missing_jobs: int = 0) -> None:
         """Blocks a lane, because a pool with keys denied units to its first job, or because its batch waits
-        for more jobs. `mark` says for which account the lane waits and until when. `missing_jobs`: how many
+        for more jobs. `mark` says for which account the lane waits and until when. `missing_jobs` is how many
         new jobs unblock a lane whose batch waits."""
         lane = self._lanes[name]
         self._remove_from_order(name, lane)
@@ -151,7 +151,7 @@ class Lanes:
 
     def reopen_all(self) -> None:
         """Unblocks all lanes and groups. Called after a restart of the machine, because the stored boot-clock
-        times have no meaning any more."""
+        times are no longer valid."""
         for account_key in self._blocked.keys():  # noqa: SIM118 - an index is no mapping
             self.reopen(account_key)
         self.blocked_groups.clear()
@@ -188,10 +188,9 @@ class Lanes:
         return self._lanes[name].group
 
     def in_order(self, group: str) -> Iterator[tuple[int, int, int, str]]:
-        """Yields the open lanes of a group in the order in which a claim takes them. Each tuple has the
-        priority of the lane's first job, the turn in which the lane was last served, the sequence number of
-        the first job, and the lane name. Lanes may be opened during the iteration, for example when an
-        override ends."""
+        """Yields the open lanes of a group in the order in which a claim takes them. Each lane is a tuple of
+        four values: the priority of its first job, its last turn, the sequence number of its first job, and
+        its name. Lanes may be opened during the iteration, for example when an override ends."""
         order, at = self._orders[group], 0
         while (lane_key := order.at(at)) is not None:
             priority, served, seq, name = lane_key
@@ -199,9 +198,9 @@ class Lanes:
             at = order.position((priority, served, seq, name)) + 1
 
     def _is_blocked(self, group: str, boot: float, room_in: Callable[[str], float]) -> bool:
-        """True if the group is blocked at the boot-clock time `boot`. The block does not count if a lane of
-        the group begins with a job that is more urgent than the denied job and whose key is below its
-        concurrency limit. `room_in` returns how many more jobs of a key may run."""
+        """True if the group is blocked at the boot-clock time `boot`. A block does not stop a job that is
+        more urgent than the denied job. So the result is False if a lane begins with such a job and its key
+        is below the concurrency limit. `room_in` returns how many more jobs of a key may run."""
         mark = self.blocked_groups.get(group)
         if mark is None or not mark.holds(boot):
             return False

@@ -1,6 +1,5 @@
-"""Leases of jobs and of leaders. A heartbeat renews the leases of a worker's jobs. A reclaim takes back
-jobs whose lease has expired. For each duty (a kind of maintenance) one worker at a time holds the
-leader's lease."""
+"""Leases of jobs and of leaders. A heartbeat renews the leases of a worker's jobs. A reclaim takes back jobs
+whose lease has expired. A leader's lease gives one worker a duty (a kind of maintenance) for some time."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ class PoolRecord(msgspec.Struct):
 
 
 class AbandonedClaim(msgspec.Struct, frozen=True):
-    """The claim of a running job that was cancelled. Its holder may still settle its units until the
-    boot-clock time `lease`."""
+    """The claim of a job that was cancelled while it ran. Its worker may still settle the reserved units
+    until the boot-clock time `lease`."""
 
     worker: str
     lease: float
@@ -40,8 +40,8 @@ class AbandonedClaim(msgspec.Struct, frozen=True):
 
 class PoolLedger:
     """The pools, accounts and reservations of a store; implements the protocol `core.ledger.Ledger`. `freed`
-    is a function that the ledger calls with the key of each account that may have free units again, so that
-    waiting jobs can try again."""
+    is a function that is called with the key of an account whose units may be free again. Waiting jobs then
+    try again."""
 
     def __init__(self, clock: Clock, freed: Callable[[AccountKey], None]) -> None:
         self._clock, self._freed = clock, freed
@@ -83,8 +83,8 @@ class PoolLedger:
         return self._open.of(account_key)
 
     def count_open(self, account_key: AccountKey, reservations: int) -> None:
-        """Adds `reservations`, a number, to the count of open reservations of an account. A store calls this
-        when it reads only the count from its database and not the reservations themselves."""
+        """Adds the number `reservations` to the open reservations of an account. A store calls this if it
+        reads only the number from its database and not the reservations themselves."""
         self._open.change(account_key, reservations)
 
     def add_history(self, pool: str, entry: PoolHistoryEntry) -> None:
@@ -146,10 +146,10 @@ class PoolLedger:
                 self._open.change(reserved.account_key, 1)
 
     def exchange_deferred(self, claim: ClaimKey, need: Need) -> bool | float:
-        """Replaces deferred units of a claim by units that count from now, because their call is made now
-        (P18). Deferred units are reserved at the claim for a call that the handler asked for in an earlier
-        attempt. Returns True if the units were replaced, or the seconds to wait if the pool denies. Returns
-        False if the claim has no deferred units of that account."""
+        """Makes deferred units of a claim count from now, because their call is made now (P18). Deferred
+        units are reserved at the claim for a call that the handler asked for in an earlier attempt. Returns
+        True if done, or the seconds to wait if the pool denies. Returns False if the claim has no deferred
+        units of that account."""
         held = self.reserved.get(claim, [])
         for at, reserved in enumerate(held):
             if reserved.deferred and reserved.account_key == (need.pool, need.key):
@@ -187,9 +187,9 @@ class PoolLedger:
         self.left.pop(claim, None)
 
     def recount_units(self, claim: ClaimKey) -> None:
-        """Ends the reservations of a claim whose holder stopped answering (P14). Their units count again from
-        now, because the holder may have made its calls long ago or may still make them. The store remembers
-        the claim, so that a late settlement can still report what the provider said."""
+        """Ends the reservations of a claim whose worker stopped answering (P14). Their units count again from
+        now, because the worker may still make its calls. The store remembers the claim, so that a late
+        settlement can still report the provider's answers."""
         ended = self.reserved.get(claim)
         if ended:
             ledger.recount_units(self, ended, claim[0], self.now())

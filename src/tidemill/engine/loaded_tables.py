@@ -1,5 +1,5 @@
-"""Dictionaries, indexes and sorted keys whose content comes from loaded rows. Reading a row that was not
-loaded raises NotLoaded."""
+"""The loaded rows of one transaction, and dictionaries, indexes and sorted lists that read from them. Reading
+a row that was not loaded raises NotLoaded."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ V = TypeVar("V")
 
 
 class LoadedRows:
-    """The loaded rows of one transaction. Calling it with a query returns the row. `read` are the queries
-    that the engine function has read."""
+    """The rows that were loaded from the database for one transaction, by query. Calling the object with a
+    query returns the row, or raises NotLoaded. `read` records the queries that were asked, so that the commit
+    can check that their rows are unchanged."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -33,15 +34,15 @@ class LoadedRows:
         return query in self._rows
 
     def prefix(self, query: RowQuery) -> KeyPrefix:
-        """Returns the part of a sorted list that was loaded: its first keys. If nothing of the list was
-        loaded, the result is an empty part that is marked as not complete."""
+        """Returns the loaded first keys of the sorted list that `query` names. If none were loaded, returns
+        an empty KeyPrefix that is not complete."""
         found: KeyPrefix = self._rows.get(query, UNKNOWN_PREFIX)
         return found
 
 
 class LoadedTable(dict[K, V]):
-    """A dictionary that takes its values from loaded rows on first access. `query` returns the query for a
-    key. `build` makes the value from a row."""
+    """A dictionary that reads each value from the loaded rows at its first use. `query` is a function that
+    returns the query for a key. `build` is a function that makes the value from a row."""
 
     def __init__(
         self, loaded: LoadedRows, query: Callable[[K], RowQuery], build: Callable[[K, Any], V]
@@ -78,8 +79,8 @@ class LoadedTable(dict[K, V]):
         return super().setdefault(key, default)
 
     def __setitem__(self, key: K, value: V) -> None:
-        """Sets a value. The old row must be loaded too, because `collect_changes` later compares it with the
-        new value to find out what to write."""
+        """Sets a value. Raises NotLoaded if the old row was not loaded, because `collect_changes` compares
+        the old row with the new value to find out what to write."""
         self._load_row(key)
         super().__setitem__(key, value)
 
@@ -93,13 +94,14 @@ class LoadedTable(dict[K, V]):
         super().__setitem__(key, value)
 
     def assume_new(self, key: K) -> None:
-        """Tells the table that no row with this key exists in the database, so none has to be loaded. A row
-        that was loaded is used nevertheless."""
+        """Tells the table that the database has no row with this key, so none has to be loaded. If a row was
+        loaded, it is used."""
         if not self._loaded.knows(self._query(key)):
             self._loaded_keys[key] = None
 
     def after(self) -> Iterator[tuple[K, V | None]]:
-        """Yields every key that was read or written, with its current value; None if there is none."""
+        """Yields every key that the transaction has read or written, with its current value; None if it has
+        none."""
         for key in self._loaded_keys:
             yield key, super().get(key)
 
@@ -156,9 +158,9 @@ class LoadedCounts(KeyCounts[K]):
 
 
 class PrefixKeys(SortedKeys):
-    """The first keys of a sorted list; the rest of the list may be only in the database. Reading beyond the
-    last loaded key raises NotLoaded, so that the caller loads more keys. If a new key sorts after the last
-    loaded key, adding it changes nothing here: it belongs to the part that is not loaded."""
+    """The loaded first keys of a sorted list whose other keys may be only in the database. Reading beyond the
+    last loaded key raises NotLoaded, and the caller then loads more keys. Adding a key that sorts after the
+    last loaded key has no effect, because that part is not loaded."""
 
     __slots__ = ("_bound", "_loaded_count", "_query")
 
@@ -216,7 +218,7 @@ class PrefixKeys(SortedKeys):
         return self._bound is not None and key > self._bound
 
     def _miss(self, count: int) -> NoReturn:
-        """Raises NotLoaded to ask for more keys of the list. Some loaded keys may have been removed
-        meanwhile, so the number asked for includes all loaded keys. It at least doubles each time. Otherwise
-        a function that removes a thousand keys, one by one, would ask a thousand times."""
+        """Raises NotLoaded to ask for more keys of the list. The number of requested keys at least doubles
+        each time, so that a function that removes many keys asks only a few times. It includes the loaded
+        keys, because some of them may have been removed."""
         raise NotLoaded(self._query, max(count, self._loaded_count, 1) + self._loaded_count)

@@ -1,4 +1,5 @@
-"""The store method `prune`: deletes rows that were kept long enough."""
+"""The store method `prune`: deletes finished jobs, documents, remembered ids and other rows that were kept
+long enough."""
 
 from __future__ import annotations
 
@@ -101,8 +102,8 @@ def _jobs_over_retention(records: Records, queue: Queue, state: State, limit: in
 
 
 def _expired_ids(records: Records, limit: int) -> list[str]:
-    """Looks at the `limit` known ids whose time on the wall clock ended first, and returns those whose time
-    on the boot clock has ended too (J82)."""
+    """Examines the `limit` remembered ids that expired first on the wall clock, and returns those that have
+    also expired on the boot clock (J82)."""
     ended = [
         (known.term.wall, id_)
         for id_, known in records.memory.items()

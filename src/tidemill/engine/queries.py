@@ -89,8 +89,8 @@ class LaneByName(RowQuery, frozen=True):
 
 class OpenLanesOfGroup(RowQuery, frozen=True):
     """Asks for the lanes of a group that are not blocked, in the order in which a claim takes them. The
-    answer is a KeyPrefix of tuples. Each tuple has the priority of the lane's first job, the turn in which
-    the lane was last served, the sequence number of the first job, and the lane name."""
+    answer is a KeyPrefix of tuples with four values: the priority of the lane's first job, the lane's last
+    turn, the sequence number of the first job, and the lane name."""
 
     queue: str
     group: str
@@ -215,16 +215,16 @@ class DocumentById(RowQuery, frozen=True):
 
 
 class ClaimPrefetch(RowQuery, frozen=True):
-    """Asks for everything that a claim of `limit` jobs from a queue usually reads. The answer itself is
-    ignored. The store answers these other queries instead:
+    """Asks for everything that a claim of `limit` jobs from a queue usually reads. It has no answer of its
+    own. The store answers these other queries instead:
 
     - QueueByName of the queue;
     - ScheduledJobs, with JobById for the due jobs;
     - LaneWakeTimes, with LaneByName for the lanes whose time is over;
     - BlockedLanes for `core.batch_start.BATCH_WAIT_KEY`;
     - the first `lanes` entries of OpenLanesOfGroup for every group, with LaneByName for these lanes;
-    - JobById for the first jobs of these lanes: `limit` + 1 jobs of a single lane, max(2, limit //
-      lanes + 1) jobs of each of several lanes."""
+    - JobById for the first jobs of these lanes: `limit` + 1 jobs of a single lane, max(2, limit // lanes + 1)
+      jobs of each of several lanes."""
 
     queue: str
     limit: int
@@ -275,9 +275,11 @@ class LaneRow(msgspec.Struct, frozen=True):
 
 
 class StoreCounters(msgspec.Struct, frozen=True):
-    """Values of the whole store at the start of a transaction. `wall`, `boot` and `boot_id` are the clocks.
-    `picks` is the number of turns that lanes have had. `seq` and `fence` are the last sequence number and the
-    last fence."""
+    """Values of the whole store at the start of a transaction.
+
+    - `wall`, `boot`, `boot_id`: the clocks.
+    - `picks`: the number of turns that lanes have had.
+    - `seq`, `fence`: the last sequence number and the last fence."""
 
     wall: float
     boot: float

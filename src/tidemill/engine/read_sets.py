@@ -1,4 +1,4 @@
-"""Read sets: for each store method, the rows to load before it runs. Some of these rows name further rows,
+"""Read sets: the rows that each store method loads before it runs. Some of these rows name further rows,
 which are loaded too.
 
 If an engine function needs a row that is not loaded, this costs one more round trip to the database. Loading
@@ -208,7 +208,7 @@ def _follow_claim(query: RowQuery, row: Any) -> Iterator[RowQuery]:
 
 
 def _follow_take_back(query: RowQuery, row: Any) -> Iterator[RowQuery]:
-    """Yields further queries for running jobs that go back to their lane: their reservations, and everything
+    """Yields further queries for running jobs that return to their lane: their reservations, and everything
     that `_follow_change` yields."""
     yield from _follow_change(query, row)
     if isinstance(query, queries.JobById) and row is not None and row.claim:

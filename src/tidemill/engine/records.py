@@ -1,4 +1,4 @@
-"""The records of a store in memory, and the state changes of a job with all their consequences."""
+"""The records of a store in memory. Also stores a job in a new state, with all consequences of the change."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tidemill.engine.queue import Queue
 
 
 class ExpiryTerm(msgspec.Struct, frozen=True):
-    """A moment in time on both clocks: `wall` is a wall time, `boot` a boot-clock time of the boot `boot_id`.
-    The term has passed only if both clocks have reached it, so setting the wall clock forward ends nothing
+    """A moment on both clocks: `wall` is a wall time, and `boot` is a boot-clock time of the boot `boot_id`.
+    It has passed only if both clocks have reached it, so setting the wall clock forward ends nothing
     early."""
 
     wall: float
@@ -77,15 +77,15 @@ def unknown_worker(worker: str, seen: float) -> WorkerInfo:
 
 class WorkMark(msgspec.Struct, frozen=True):
     """An entry of the worklist: `document` (kind and id) has to be advanced. `job` is the job that ended or
-    left a final state; '' if an advance or a copy put the document on the worklist."""
+    left a final state. It is '' if the document was put on the worklist for another reason."""
 
     document: tuple[DocumentKind, str]
     job: str
 
 
 class Records:
-    """All data of a store in memory. Several store objects (handles) can share it. A store method holds
-    `lock` from its first read to its last write."""
+    """All data of a store in memory. Several store objects (handles) can share one Records object. A store
+    method holds `lock` from its first read to its last write."""
 
     def __init__(self, clock: Clock, entropy: Entropy) -> None:
         self.clock, self.entropy = clock, entropy
@@ -189,8 +189,8 @@ class Records:
         )
 
     def is_over(self, term: ExpiryTerm) -> bool:
-        """True if the term has passed on both clocks. After a restart of the machine only the wall clock
-        counts."""
+        """True if the moment `term` has passed on both clocks. After a restart of the machine only the wall
+        clock counts."""
         if self.clock.wall() < term.wall:
             return False
         return term.boot_id != self.clock.boot_id or self.clock.boot() >= term.boot

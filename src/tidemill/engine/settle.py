@@ -58,8 +58,8 @@ def _pays(job: Job | None, charged: set[ClaimKey]) -> bool:
 
 
 def _answer_from_memory(records: Records, settlement: Settlement) -> WriteAnswer:
-    """Returns the answer to a settlement of a job that was deleted. The answer is AGAIN if the settlement has
-    the last claim of the job, because it was then probably sent twice. Otherwise it is GONE."""
+    """Returns the answer to a settlement of a deleted job. It is AGAIN if the settlement has the remembered
+    last claim of the job, because it was then probably sent twice. Otherwise it is GONE."""
     known = records.find_known_id(settlement.job)
     if known is None or known.claim != settlement.claim or known.fence != settlement.fence:
         return WriteAnswer.GONE
@@ -79,9 +79,9 @@ def _book_units(records: Records, settlement: Settlement, answer: WriteAnswer) -
 
 
 def _is_new(records: Records, claim: ClaimKey, answer: WriteAnswer) -> bool:
-    """True if the usage report of this settlement has not been applied yet. There are two such cases: the
-    claim is current (`answer` is OK), or the store counted the claim's units again without a report (P14),
-    and no report has come since."""
+    """True if the usage report of this settlement still has to be applied. This is so if the claim is current
+    (`answer` is OK). It is also so if the store counted the claim's units again without a report (P14) and no
+    report has come since."""
     return answer is WriteAnswer.OK or records.pool_ledger.unconfirmed_units.pop(claim, None) is not None
 
 

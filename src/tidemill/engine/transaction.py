@@ -90,8 +90,8 @@ async def _try_verb(
 
 
 def _related_queries(missing: NotLoaded, rows: Rows) -> dict[RowQuery, int]:
-    """Returns the missing query, and similar queries for other lanes, each with the number of keys to load.
-    Otherwise a claim from many lanes would run again for each lane."""
+    """Returns the missing query, and the same query for other lanes, each with the number of keys to load.
+    Without the other lanes, a claim from many lanes would run again for each lane."""
     query, related = missing.want, {missing.want: missing.count}
     lanes = [(of, row.jobs) for of, row in rows.items() if isinstance(of, LaneByName) and of.lane and row]
     if isinstance(query, LaneByName) and query.lane:
@@ -108,8 +108,8 @@ def _related_queries(missing: NotLoaded, rows: Rows) -> dict[RowQuery, int]:
 
 async def _owns_its_numbers(source: RowSource, space: Workspace, allocated: AllocatedNumbers) -> bool:
     """True if the sequence numbers and the fence that the function used belong to this transaction. The
-    function may have predicted them. Numbers that are not allocated yet are allocated here. If they differ
-    from the predictions, the result is False and the function has to run again."""
+    function may have predicted numbers that are not allocated yet; they are allocated here. If they differ
+    from the predictions, returns False, and the function has to run again."""
     if len(space.seqs) > len(allocated.seqs):
         allocated.seqs += await source.take_seqs(len(space.seqs) - len(allocated.seqs))
     if space.fence and allocated.fence is None:

@@ -45,8 +45,8 @@ from tidemill.engine.records import KnownId, KnownWorker, Records, WorkMark
 
 
 class LoadedQueue(Queue):
-    """A queue whose jobs and counters come from loaded rows. Its lists of finished jobs are never loaded,
-    because no method that runs in a transaction reads them. So these lists can only be written."""
+    """A queue whose jobs and counters come from loaded rows. Its lists of finished jobs can only be written,
+    because no method that runs in a transaction reads them."""
 
     def __init__(self, name: str, row: QueueSettingsRow, clock: Clock, loaded: LoadedRows) -> None:
         super().__init__(name, clock)
@@ -87,8 +87,8 @@ class LoadedLanes(Lanes):
         return lane
 
     def add(self, job: Job, picks: int, *, fresh: bool) -> None:
-        """Adds a ready job, as `Lanes.add` does. A job that is larger than its pool's limit has a lane of its
-        own. Such a lane is taken as new, so its row need not be loaded first."""
+        """Adds a ready job, as `Lanes.add` does. The separate lane of a job that is larger than its pool's
+        limit is always new, so its row need not be loaded first."""
         if is_aside_lane(job.lane):
             self._lanes.assume_new(job.lane)
         super().add(job, picks, fresh=fresh)

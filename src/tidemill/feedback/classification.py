@@ -1,5 +1,5 @@
-"""Reads a response or exception into one ProviderFeedback, with the application's classifiers and the
-provider adapters."""
+"""Reads a response or exception and returns its usage, limits and refusal as one ProviderFeedback. Asks the
+application's classifiers first, then the provider adapters."""
 
 from __future__ import annotations
 

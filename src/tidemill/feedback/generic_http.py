@@ -217,8 +217,8 @@ PROGRAM_ERRORS = (OSError, LookupError, TypeError, AttributeError, NameError, As
 def refusal_from_text(reply: ProviderReply) -> Refusal | None:
     """Returns the refusal that the error text describes, None if no words in the text mean a refusal.
 
-    A text may mention a quota without its period. The reason is then unknown, and the pool closes for a short
-    time. If the provider refuses again, the refusal is treated as a used-up quota per day."""
+    If the text mentions a quota without its period, the reason is unknown, and the pool closes for a short
+    time. If the provider then refuses again, the refusal is treated as a used-up quota per day."""
     words = normalise_words(reply.text if not reply.error else f"{reply.message} {reply.word('code')}")
     quota = _QUOTA.search(words) is not None
     if not quota and not _RATE_LIMITED.search(words):

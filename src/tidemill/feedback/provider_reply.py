@@ -1,5 +1,5 @@
-"""Turns a response or exception of any client library into a ProviderReply. Also defines the values that are
-read from it."""
+"""Turns a response or exception of any client library into a ProviderReply. Also defines the values that the
+adapters read from a reply."""
 
 from __future__ import annotations
 
@@ -75,9 +75,10 @@ CONCURRENT_WINDOW = 0.0
 class StatedLimit(msgspec.Struct, frozen=True, kw_only=True):
     """One limit as the provider states it.
 
-    `window` is in seconds, 0 for a limit on concurrent calls, None if not stated. `limit` is the amount of
-    units per window, and `remaining` how many are left. `resets_at` is the wall time at which the whole limit
-    is free again."""
+    - `window`: in seconds, 0 for a limit on concurrent calls, None if not stated.
+    - `limit`: the amount of units per window.
+    - `remaining`: how many units are left.
+    - `resets_at`: the wall time at which the whole limit is free again."""
 
     unit: str
     window: float | None = None
@@ -92,7 +93,7 @@ class ProviderFeedback(msgspec.Struct, frozen=True, kw_only=True):
     - `usage`: the units that the call used; None if the reply does not state them
     - `stated`: the limits that the provider states
     - `refusal`: the refusal; None if the reply is no refusal
-    - `sent`: "answered", "not sent" if the call surely did not reach it, or "unknown"
+    - `sent`: "answered", "not sent" if the call surely did not reach the provider, or "unknown"
     - `problems`: error messages of the application's classifiers that raised, for the log"""
 
     usage: Units | None = None
@@ -103,9 +104,9 @@ class ProviderFeedback(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusalVerdict(msgspec.Struct, frozen=True):
-    """The result of an adapter (for one provider) or classifier (of the application) that recognises the
-    reply. `refusal` is None if the reply is certainly no refusal. A function that does not recognise the
-    reply returns None instead of this object, and the next function is asked."""
+    """The answer of an adapter or classifier that recognises the reply. `refusal` is None if the reply is
+    certainly no refusal. An adapter or classifier that does not recognise the reply returns None instead of
+    this object, and the next one is asked."""
 
     refusal: Refusal | None
 

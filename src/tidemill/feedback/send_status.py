@@ -62,8 +62,8 @@ def send_status(source: Any) -> SendStatus:
 
 
 def _cause_chain(source: BaseException) -> Iterator[BaseException]:
-    """Yields the error and then its causes, the outermost first. It stops after an error that shows that the
-    call may have been sent, because the causes of that error cannot prove the opposite."""
+    """Yields the error and then its causes, the outermost first. Stops after an error that shows that the
+    call may have been sent, because deeper causes cannot disprove it."""
     error: Any = source
     for _ in range(MAX_CAUSE_LINKS):
         if not isinstance(error, BaseException):
@@ -87,7 +87,7 @@ def _may_have_been_sent(source: BaseException) -> bool:
     """True if the exception, or one of its causes and contexts, shows that the call may have been sent. A
     client that retries keeps the errors of earlier tries there.
 
-    One case is left out: a builtin error such as ConnectionResetError that is the cause of a failed
+    One case is not counted: a builtin error such as ConnectionResetError that is the cause of a failed
     connection. No request was sent over that connection."""
     pending: list[tuple[BaseException | None, bool]] = [(source, False)]
     seen = set[int]()

@@ -49,7 +49,7 @@ TaskMap = Mapping[str, TaskDefinition]
 
 
 class UnknownTaskError(Exception):
-    """Raised if a flow cannot continue here, because this process knows none of the tasks of the next jobs.
+    """Raised if this process cannot continue a flow, because it knows none of the tasks of the next jobs.
     Another worker may know them."""
 
 
@@ -99,15 +99,16 @@ async def make_next_advance(
 
 def _sign_end(before: Document, graph: FlowGraph, signature: str) -> FlowGraph:
     """Returns the graph with `signature` stored in it, if this advance ends the flow. If the store's reply is
-    lost, the worker finds its signature and knows that its advance was applied."""
+    lost, the worker later finds its signature in the flow and knows that its advance was applied."""
     state = flow_state(graph)
     ends_now = state in FINAL_FLOW_STATES and state != before.state
     return replace(graph, ended_by=signature) if signature and ends_now else graph
 
 
 def make_next_document(name: str, graph: FlowGraph, due: float | None) -> DocumentUpdate:
-    """Returns the new version of the flow's document, with state, due time and retention. `due` is the wall
-    time of the flow's timeout. None is for a flow that starts or is retried: its timeout counts from now."""
+    """Returns the new version of the flow's document, with its state, due time and retention. `due` is the
+    wall time of the flow's timeout. `due=None`: the flow starts or is retried, and its timeout counts from
+    now."""
     state = flow_state(graph)
     is_live = state not in FINAL_FLOW_STATES
     default_keep = DONE_RETENTION_SECONDS if state is FlowState.DONE else FAILED_RETENTION_SECONDS
@@ -144,8 +145,8 @@ def seconds_stuck(document: Document, wall: float) -> float:
 
 
 def find_uncleared_stop(document: Document) -> FlowStop | None:
-    """Returns why the flow was cancelled or timed out, if some of its jobs may still be live. Returns None if
-    the flow was not stopped, or if its document says that all its jobs have ended."""
+    """Returns the stop of a flow that was cancelled or timed out, if some of its jobs may still be live.
+    Returns None if the flow was not stopped, or if all its jobs have been cancelled."""
     if document.state not in {FlowState.CANCELLED, FlowState.FAILED}:
         return None
     stopped = decode_graph(document.record).stopped
@@ -176,8 +177,8 @@ def _has_jobs_to_make(graph: FlowGraph) -> bool:
 
 
 async def _load_finished_jobs(store: Store, flow: str, graph: FlowGraph) -> list[StepJobState]:
-    """Reads the jobs that are live according to the graph. Returns the jobs among them that have in fact
-    ended or were deleted: the flow may have missed these changes."""
+    """Reads the jobs that are live according to the graph, and returns those that have in fact ended or were
+    deleted. The flow may have missed these changes."""
     positions = [(name, index) for name, progress in graph.step_progress.items() for index in progress.live]
     positions += [
         (name + COMPENSATION_SUFFIX, index)
@@ -229,8 +230,8 @@ def _count_fitting(jobs: Sequence[DocumentJob]) -> int:
 
 
 async def _mark_stuck(store: Store, graph: FlowGraph) -> FlowGraph:
-    """Stores in the graph that the flow waits from now on for a worker that knows its next task, and returns
-    the graph. Raises UnknownTaskError if the flow already waits."""
+    """Returns the graph with the current time as `stuck`: since then the flow waits for a worker that knows
+    its next task. Raises UnknownTaskError if the flow already waits."""
     if graph.stuck is not None:
         raise UnknownTaskError(next_jobs(graph, 1)[0].work.task)
     return replace(graph, stuck=(await store.read_clock()).wall)

@@ -58,12 +58,12 @@ class FlowPassResult(msgspec.Struct):
 
 
 class UnconfirmedAdvances:
-    """Remembers the flows that this worker tried to end, until the store's reply arrives: the advance that
-    ends them was sent, but is not confirmed. The object is kept from pass to pass.
+    """Remembers the flows that this worker tried to end, until the store confirms the advance that ends them.
+    The object is kept from pass to pass.
 
     `by` is the unique name of the worker. An advance that ends a flow stores a signature made of this name.
-    After a lost reply the worker reads the flow and recognises its own advance by the signature. With `by=''`
-    nothing is signed or remembered."""
+    After a lost reply, the worker reads the flow and recognises its own advance by the signature. With
+    `by=''` nothing is signed or remembered."""
 
     def __init__(self, by: str = "") -> None:
         self._by = by
@@ -99,11 +99,13 @@ def _ignore_advance(before: Document, after: Document) -> None:
 
 
 class AdvancePass:
-    """Advances flows in one pass. `listener` is called after each advance with the old and the new document.
-    `extra_jobs` returns jobs to create together with an advance, such as webhook deliveries.
+    """Advances flows in one pass over the worklist.
 
-    If a store call raises, the store may still have applied the advances. The flows that these advances
-    should end stay in `unconfirmed`, and the next pass reads whether they have ended."""
+    - `listener`: called after each advance with the old and the new document.
+    - `extra_jobs`: a function that returns jobs to create together with an advance, such as webhook
+      deliveries.
+    - `unconfirmed`: flows that a pass tried to end without getting the store's reply. The next pass reads
+      whether they have ended."""
 
     def __init__(
         self,

@@ -114,9 +114,9 @@ async def _write_graph(store: Store, document: Document, graph: FlowGraph, liste
 
 
 async def _check_written(store: Store, before: Document, then: DocumentUpdate) -> AdvanceResult:
-    """Called if the store's reply to the update `then` was lost. Reads the flow and returns the result that
-    the reply would have had. The update was applied if the document has the next revision and the same
-    record, because no other process writes an equal record."""
+    """Reads the flow after the store's reply to the update `then` was lost, and returns the result that the
+    reply would have had. The update was applied if the document has the next revision and the same record,
+    because no other process writes an equal record."""
     document = await find_flow(store, before.id)
     return AdvanceResult(
         document.revision == before.revision + 1 and document.record == then.record, document

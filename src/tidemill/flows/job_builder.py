@@ -1,4 +1,5 @@
-"""Builds the jobs of flow steps: reads their inputs and computes key, pools and cost as their task says."""
+"""Builds the jobs of flow steps: reads their inputs, and computes the key, pools and cost that their task
+defines."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ from tidemill.tasks.definition import TaskDefinition
 
 
 class JobInput(msgspec.Struct, frozen=True, kw_only=True):
-    """The values that were read to build one job of a flow.
+    """The values that are needed to build one job of a flow.
 
     - `element`: the element of the list, for a step with one job per element.
     - `results`: results of other steps by argument name, if key, pools or cost depend on them.
@@ -150,7 +151,7 @@ def _apply_task(job: NewJob, work: JobTemplate, task: TaskDefinition, results: J
         job,
         key=key,
         needs=_compute_needs(task, arguments, work),
-        batching=None if task.batch is None else task.batch.together,
+        batching=None if task.batch is None else task.batch.policy,
     )
 
 

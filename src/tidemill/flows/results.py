@@ -21,11 +21,11 @@ from tidemill.core.states import State
 
 
 class StepFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """The argument of a compensation task: the job that failed. A compensation is a job that runs because a
-    job of a step has failed.
+    """The argument of a compensation task: the job that failed.
 
-    `step` and `index` identify the failed job in the flow. `arguments` are its arguments, including the
-    results of other steps. `attempts` is how often it ran, the first run included."""
+    - `step`, `index`: identify the failed job in the flow.
+    - `arguments`: its arguments, including the results of other steps.
+    - `attempts`: how often it ran, including the first run."""
 
     flow: str
     key: str | None

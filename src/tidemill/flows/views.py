@@ -46,9 +46,12 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlowView(msgspec.Struct, frozen=True, kw_only=True):
-    """One flow, for display. `progress` is the finished share, 0 to 1. `reason` says why the flow failed or
-    was cancelled. `due` is the time of its timeout, and `until` the time until which it is kept. Times are
-    wall times."""
+    """One flow, for display. Times are wall times.
+
+    - `progress`: the finished share, 0 to 1.
+    - `reason`: why the flow failed or was cancelled.
+    - `due`: the time of its timeout.
+    - `until`: the time until which it is kept."""
 
     id: str
     name: str

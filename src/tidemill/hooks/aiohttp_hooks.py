@@ -137,7 +137,7 @@ class WatchedStreamReader:
         self._body.feed(piece)
         if self._reader.at_eof():
             response = self._response
-            self._call.answered(WatchedResponse(response.status, response.headers, self._body.content()))
+            self._call.answered(WatchedResponse(response.status, response.headers, self._body.finish()))
         return piece
 
 

@@ -130,6 +130,6 @@ def _body_reporter(response: Any, call: WatchedCall) -> tuple[BodyUsageReader, C
     call.answered(WatchedResponse(status, headers))
 
     def tell() -> None:
-        call.answered(WatchedResponse(status, headers, body.content()))
+        call.answered(WatchedResponse(status, headers, body.finish()))
 
     return body, tell

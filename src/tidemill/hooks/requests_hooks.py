@@ -43,7 +43,7 @@ def _watch_requests_body(response: Any, call: WatchedCall) -> None:
     iter_content, close = response.iter_content, response.close
 
     def tell() -> None:
-        call.answered(WatchedResponse(status, headers, body.content()))
+        call.answered(WatchedResponse(status, headers, body.finish()))
 
     def watched_content(chunk_size: int | None = 1, decode_unicode: bool = False) -> Iterator[Any]:
         for piece in iter_content(chunk_size, decode_unicode):

@@ -1,4 +1,4 @@
-"""One HTTP call that a hook sees: the interface to report it, its response, and the usage in a streamed
+"""One HTTP call that a hook sees: the methods to report it, its response, and the usage in a streamed
 body."""
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ class WatchedResponse:
 
 
 class WatchedCall(Protocol):
-    """One HTTP request of an attempt, to which a hook reports. No method raises, because a hook must not fail
-    a call that is already paid for."""
+    """One HTTP call of an attempt, to which a hook reports requests and answers. No method raises, because a
+    hook must not fail a call that is already paid for."""
 
     async def leaves(self) -> None:
-        """Reports that the request is about to be sent. Waits until the pool has recorded this, but only for
-        a short time."""
+        """Reports that the request is about to be sent. Waits for a short time until the pool has recorded
+        this."""
         ...
 
     def before_send_sync(self) -> None:
-        """Does the same as `leaves`, for sync clients: it blocks until the pool has recorded the request, but
-        only for a short time."""
+        """Like `leaves`, for sync clients: blocks for a short time until the pool has recorded the
+        request."""
         ...
 
     def left(self, requests: int) -> None:
-        """Reports afterwards that `requests` requests were sent. It is for client libraries that do not show
-        the moment of sending. Does nothing if `leaves` was called before. The pool counts only requests for
-        which no units are reserved."""
+        """Reports that `requests` requests were sent, for client libraries that do not show the moment of
+        sending. Does nothing if `leaves` was called before. The pool counts only requests for which no units
+        are reserved."""
         ...
 
     def answered(self, response: Any) -> None:
@@ -66,8 +66,8 @@ _USAGE_MARKERS = (b'"usage', b'"error"')
 
 
 class BodyUsageReader:
-    """Finds the usage in a response body while the body streams. `feed` takes the pieces of the body in
-    order."""
+    """Finds the usage in a response body while the body streams. Pass each piece of the body to `feed`, and
+    call `finish` at the end."""
 
     def __init__(self, content_type: str) -> None:
         self._events = EventStreamUsage() if "event-stream" in content_type else None
@@ -87,13 +87,13 @@ class BodyUsageReader:
             self._end += piece
             del self._end[:-BODY_END_BYTES]
 
-    def content(self) -> Any:
-        """Returns the part of the body that holds the usage; None if the body is empty or has no usage. It
-        ends the reading: `feed` ignores every piece of the body after this call.
+    def finish(self) -> Any:
+        """Ends the reading and returns the part of the body that has the usage; None if there is none. Later
+        calls of `feed` have no effect.
 
-        For an event stream this is a dict with the last usage, and the error if there was one. For another
-        body it is the whole body as bytes. If the body is longer than 256 KiB, only the usage near its
-        beginning or end is returned."""
+        For an event stream, the result is a dict with the last usage, and the error if there was one. For any
+        other body it is the whole body as bytes. Of a body over 256 KiB only the usage near its beginning or
+        end is returned."""
         self._is_over = True
         if self._events is not None:
             return self._events.found or None

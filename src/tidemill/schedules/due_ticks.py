@@ -89,7 +89,7 @@ def _build_job(work: ScheduleWork, task: TaskDefinition, job: str, at: float | N
     computes = task.pools or task.key is not None or callable(task.unique)
     usual = _task_defaults(task, task.payload.by_name(*decoded) if computes else {})
     options = {name: value for name in _JOB_FIELDS if (value := getattr(work, name)) is not UNSET}
-    batching = None if task.batch is None else task.batch.together
+    batching = None if task.batch is None else task.batch.policy
     return NewJob(id=job, task=work.task, payload=payload, at=at, batching=batching, **usual | options)
 
 

@@ -50,9 +50,13 @@ VISIBLE_STATES = tuple(state for state in ScheduleState if state is not Schedule
 
 
 class TickOutcome(StrEnum):
-    """What became of a tick. `fired`: it created a job. `run by hand`: an operator started a job. `overlap`:
-    no job, because the last one was still live. `missed`: no job, because no worker handled it in time.
-    `failed`: its job could not be built and is stored as failed."""
+    """What became of a tick.
+
+    - `fired`: it created a job.
+    - `run by hand`: an operator started a job.
+    - `overlap`: no job, because the last one was still live.
+    - `missed`: no job, because no worker handled the tick in time.
+    - `failed`: its job could not be built and is stored as failed."""
 
     FIRED = "fired"
     RUN = "run by hand"

@@ -1,4 +1,4 @@
-"""Loads SQL statements from the `.sql` files of a store. There is one file per verb (`insert.sql`,
+"""Loads SQL statements from the `.sql` files of a store. There is one file per store method (`insert.sql`,
 `claim.sql`). In a file each statement follows a line `-- name: <name>`."""
 
 from __future__ import annotations

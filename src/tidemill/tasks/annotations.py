@@ -1,8 +1,8 @@
 """Reads the annotations of a handler: which types JSON can represent, and which fields an object may have.
 
-msgspec ignores unknown members of a JSON object. That is right for a worker, which must run jobs of a newer
-producer. In JSON from a person or another program, an unknown member is probably a typing error. For such
-JSON this module compares the members with the fields."""
+msgspec ignores unknown members of a JSON object. That is right for a worker, which must also run jobs that a
+newer version of the program sent. In JSON from a person or another program, an unknown member is probably a
+typing error. For such JSON this module compares the members with the fields."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def _walk_members(kind: m.Type, value: Any, path: str) -> Iterator[tuple[m.Type 
 
 
 def _matches_tag(member: Any, value: dict[str, Any]) -> bool:
-    """True if the object `value` may have the type `member`, one of the types of a union. A tag is a field
-    that names the type. The tag must match, unless the type has no tag."""
+    """True if the JSON object `value` may have the type `member`, one of the types of a union. A tag is a
+    field that names the type. If the type has a tag, the object must have the same tag."""
     tag_field = getattr(member, "tag_field", None)
     return tag_field is None or value.get(tag_field) == member.tag
 
@@ -130,7 +130,7 @@ def _step_into(member: m.Type, name: str) -> Iterator[m.Type]:
 
 
 def _all_types(kind: m.Type) -> Iterator[m.Type]:
-    """Yields the type and all types inside it, each once. So it also ends for a type that contains itself."""
+    """Yields the type and all types inside it, each once, even if a type contains itself."""
     seen: set[int] = set()
     waiting = [kind]
     while waiting:

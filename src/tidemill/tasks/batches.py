@@ -38,21 +38,19 @@ class FailedItem(msgspec.Struct, frozen=True, tag="failed"):
 
 @dataclass(frozen=True, slots=True)
 class BatchRule:
-    """The batch options of a task.
+    """The batch options of a task. `policy` says how the store puts jobs into one call. `on_error` says what
+    the worker does when a whole call has failed."""
 
-    `together` has the rules by which the store puts jobs into one call. `on_error` says what the worker does
-    when a whole call has failed."""
-
-    together: BatchPolicy
+    policy: BatchPolicy
     on_error: OnError = "bisect"
 
     def check(self, needs: Sequence[Need], uses: Sequence[PoolUse]) -> None:
-        """Raises InvalidJob if one item is larger than `max_units` allows for a call. `needs` is the cost of
-        the item per pool, `uses` are the pools of the task.
+        """Checks the cost of one item, and raises InvalidJob in three cases. The item needs more than
+        `max_units` allows for a call. A unit of the item is neither in a limit of a pool nor in `max_units`.
+        A unit of `max_units` is not in the cost of the item.
 
-        Also raises it if a unit of the item is neither in a limit of a pool nor in `max_units`, or if a unit
-        of `max_units` is not in the cost of the item."""
-        most = self.together.max_units
+        `needs` is the cost of the item per pool, and `uses` are the pools of the task."""
+        most = self.policy.max_units
         item_units = {unit for need in needs for unit in need.units}
         for unit in most:
             if unit not in item_units and unit not in IMPLIED:
@@ -89,18 +87,18 @@ def make_batch_definition(
         for option in ("key", "unique"):
             if callable(options.get(option)):
                 options[option] = _adapt_to_item(option, options[option])
-        together = BatchPolicy(
+        policy = BatchPolicy(
             max_items=_read_whole_number("max_items", max_items),
             linger=parse_seconds("linger", linger, InvalidJob),
             max_units=_read_amounts("max_units", max_units),
             call=_read_call_cost(cost, uses),
         )
-        if problem := together.problem() or _find_problem(on_error, together, uses, item_cost):
+        if problem := policy.problem() or _find_problem(on_error, policy, uses, item_cost):
             raise InvalidJob(problem)  # noqa: TRY301 - the task's name is added below
         added = _adapt_to_item("item_cost", item_cost) if callable(item_cost) else item_cost
     except (InvalidJob, ConfigurationError) as error:
         raise ConfigurationError(f"task {name or handler.__qualname__!r}: {error}") from None
-    rule = BatchRule(together, on_error)
+    rule = BatchRule(policy, on_error)
     return make_task_definition(
         handler, name=name, pool=uses, codecs=_item_codecs, batch=rule, cost=added, **options
     )
@@ -141,8 +139,8 @@ def _list_element(where: str, hint: Any) -> Any:
 
 
 def _inner_annotation(parameter: inspect.Parameter, item: Any) -> Any:
-    """Returns the annotation of one item of a list parameter. If the annotation of the parameter is a string
-    such as `list[Text]`, returns the text in the brackets. Otherwise returns `item`, the type of an item."""
+    """Returns the annotation of one item of a list parameter. If the parameter's annotation is a string such
+    as `"list[Text]"`, this is the text in the brackets. Otherwise it is `item`, the type of an item."""
     annotation = parameter.annotation
     is_plain = isinstance(annotation, str) and annotation.startswith("list[") and annotation.endswith("]")
     return annotation.removeprefix("list[").removesuffix("]") if is_plain else item
@@ -197,7 +195,7 @@ def _read_call_cost(cost: Any, uses: tuple[PoolUse, ...]) -> dict[str, Units]:
 
 
 def _find_problem(
-    on_error: Any, together: BatchPolicy, uses: tuple[PoolUse, ...], item_cost: Any
+    on_error: Any, policy: BatchPolicy, uses: tuple[PoolUse, ...], item_cost: Any
 ) -> str | None:
     if on_error not in get_args(OnError):
         return f"on_error: must be bisect, singles or fail, is {on_error!r}"
@@ -208,12 +206,12 @@ def _find_problem(
             'item_cost: must be amounts by unit, such as {"tokens": 20}, or a function of an item that '
             f"returns them, is {item_cost!r}"
         )
-    if together.max_units and item_cost is None:
+    if policy.max_units and item_cost is None:
         return "max_units: needs item_cost=, which says what of it each job takes"
     if isinstance(item_cost, Mapping):
         needs = [Need(use.pool.name, None, units_for(use.pool, item_cost, uses)) for use in uses]
         try:
-            BatchRule(together).check(needs, uses)
+            BatchRule(policy).check(needs, uses)
         except InvalidJob as error:
             return str(error)
     return None

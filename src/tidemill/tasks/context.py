@@ -1,5 +1,5 @@
-"""The `Context` of a handler: progress, log, usage, steps and transactions. When a handler waits for another
-job or flow, this module registers the wait with the worker."""
+"""The `Context` of a handler: progress, log, usage, steps and transactions. Also registers with the worker
+that a handler waits for another job or flow."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ ATTEMPT_WAITS: ContextVar[AttemptWaits | None] = ContextVar("tidemill_waits", de
 
 @asynccontextmanager
 async def open_wait(target: WaitTarget, patience: float | None) -> AsyncIterator[OpenWait | None]:
-    """Registers that the current attempt waits for `target`, until the block ends. Yields the registered
-    wait, or None outside of an attempt.
+    """Context manager: registers that the current attempt waits for `target`, until the block ends. Yields
+    the registered wait, or None outside of an attempt.
 
-    `patience` is the timeout of the wait in seconds. With 0 nothing is registered, because the caller does
-    not wait; it then yields None."""
+    `patience` is the timeout of the wait in seconds. If it is 0, the caller does not wait: nothing is
+    registered, and None is yielded."""
     waits = ATTEMPT_WAITS.get()
     wait = None if waits is None or patience == 0 else await waits.begin(target)
     try:

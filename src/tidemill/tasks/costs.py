@@ -42,7 +42,7 @@ def problem_with_call(task: TaskDefinition, pool: Pool, units: Units) -> str | N
     """Returns why the pool could never grant a call that consists of one job; None if it could. `units` is
     the cost of the job. For a batch task, the fixed cost of a call is added."""
     if task.batch is not None:
-        call = task.batch.together.call.get(pool.name, {})
+        call = task.batch.policy.call.get(pool.name, {})
         units = {**call, **{unit: amount + call.get(unit, 0.0) for unit, amount in units.items()}}
     return pool.settings.problem_with(units)
 

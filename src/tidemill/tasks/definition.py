@@ -1,5 +1,5 @@
-"""The definition of a registered task: its handler and options. This module also applies middleware and
-decodes JSON arguments."""
+"""The definition of a registered task: its handler and options. Also applies middleware and decodes JSON
+arguments."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ Middleware = Callable[[Context, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 class TaskDefinition:
     """A registered task: its handler, its codecs and its options.
 
-    If `key`, `unique` or `cost` is a function, it is called with the arguments of each new job. The first of
-    `pools` is the provider that the handler calls. If `batch` is set, the handler gets the items of several
-    jobs and `cost` is the cost of one item. `paid=True`: results cost money although the task has no pool."""
+    - `key`, `unique`, `cost`: each may be a function, which is called with the arguments of each new job.
+    - `pools`: the pools of the task. The handler calls the provider of the first one.
+    - `batch`: if set, the handler gets the items of several jobs, and `cost` is the cost of one item.
+    - `paid`: True if results cost money although the task has no pool."""
 
     name: str
     handler: Handler

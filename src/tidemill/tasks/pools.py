@@ -1,4 +1,5 @@
-"""Pools as an application declares them, and its classifiers of provider responses."""
+"""Pools as an application declares them, and the functions of the application that classify provider
+responses."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ class Classifiers:
     """The functions of an application that decide whether a provider's response is a refusal. For each pool,
     the pool's own function runs before the functions for all pools.
 
-    Every pool of the application has a reference to this object. So code that has only the pool, in a thread
-    or a child process, can also classify responses."""
+    Every pool of the application refers to this object. So code in a thread or a child process that has only
+    the pool can also classify responses."""
 
     def __init__(self) -> None:
         self._of_pools: dict[str, Classifier] = {}

@@ -59,7 +59,8 @@ class TaskSecrets:
         return definition is not None and is_result_secret(definition)
 
     def hidden(self, task: str, stored: bytes | None) -> Iterator[str]:
-        """Yields the secret values of a payload or a result."""
+        """Yields the secret values in a payload or a result of a job. `task` is the name of the job's
+        task."""
         names = self.names(task)
         if stored is not None and names.may_be_in(stored):
             with suppress(RecursionError):
@@ -100,8 +101,8 @@ class EventRedactor:
 
 
 def sort_longest_first(found: Iterable[str]) -> list[str]:
-    """Returns the secrets to search for, the longest first, because one secret may be part of another. Very
-    short values are left out."""
+    """Returns the secret values in the order in which to search for them: the longest first, because one may
+    be part of another. Very short values are left out."""
     return sorted({secret for secret in found if len(secret) >= MIN_SECRET_CHARS}, key=len, reverse=True)
 
 

@@ -76,11 +76,9 @@ class StepCall(msgspec.Struct, frozen=True):
         return self.call(*self.args, **self.kwargs)
 
     def encode(self, value: Any) -> bytes:
-        """Returns the result as JSON for the store. Raises StepUnusable if the result is no JSON data or too
-        large.
-
-        The call has been made by then. So the job fails for good instead of paying again for a result that
-        can never be stored."""
+        """Returns the result as JSON for the store. Raises StepUnusable if the result is not JSON data or is
+        too large. The job then fails for good, because a retry would pay again for a result that cannot be
+        stored."""
         try:
             result = self.codec.encode(value) or b"null"
         except Exception as error:

@@ -1,8 +1,8 @@
 """`ctx.step`: a call whose result is stored, so that a later attempt does not repeat it.
 
-The generator `StepRunner._exchange` contains the rules. It yields a request to send to the store, or None
-when the step's function has to be called. It receives the reply or the result. `run` executes the generator
-on the event loop, `run_sync` in a thread, so both follow the same rules."""
+The generator `StepRunner._exchange` contains the rules. It yields a request to the store, or None when the
+step's function has to be called. It then receives the store's reply or the function's result. `run` executes
+the generator on the event loop, and `run_sync` executes it in a thread."""
 
 from __future__ import annotations
 

@@ -159,8 +159,8 @@ class UsageMeter:
             _CURRENT_SPEND.reset(before)
 
     async def take(self, needs: tuple[Need, ...], uses: Sequence[PoolUse]) -> None:
-        """Reserves `needs` before the handler runs. This is only for a job whose needs could not be computed
-        when it was created. For every other job the claim has already reserved the units."""
+        """Reserves `needs` before the handler runs. This is only for a job whose needs were not known when it
+        was created. For every other job the claim has reserved the units."""
         for need, use in zip(needs, uses, strict=True):
             self._remember_pool(use.pool)
             late_at = await self._reserve(need)
@@ -270,9 +270,9 @@ class UsageMeter:
         return {"requests": 1.0, **(reading.usage or {})}
 
     def _with_known_refusal(self, seen: Observation, source: Any) -> Observation:
-        """Returns `seen`, which was read from `source`, a response or exception. An exception may lack the
-        text of the response that caused it. If it has the status of the pool's last response, and that
-        response was a refusal, `seen` gets that refusal."""
+        """Returns the observation `seen`, which was read from `source`, a response or exception. An exception
+        may lack the text of the response that caused it. If the pool's last response was a refusal with the
+        same status, that refusal replaces the one in `seen`. Also remembers the refusal of each response."""
         pool_key = (seen.pool, seen.key)
         if not isinstance(source, BaseException):
             self._refusal_by_pool[pool_key] = seen.refusal

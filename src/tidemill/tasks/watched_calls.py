@@ -33,7 +33,7 @@ LAST_CALL: ContextVar[MeteredCall | None] = ContextVar("tidemill_last_call", def
 
 class MeteredCalls:
     """The requests that client hooks saw in one attempt. `_reserved` has, per pool and key, the number of
-    requests that are reserved and not sent yet."""
+    reserved requests that are not sent yet."""
 
     def __init__(self, sink: UsageSink, read: AnswerReader) -> None:
         self.sink, self.read = sink, read
@@ -60,8 +60,8 @@ class MeteredCalls:
         return call
 
     def departure(self, call: MeteredCall, *, first: bool) -> Departure | None:
-        """Returns the report that the pool must get before this request is sent. EXTRA: no reservation covers
-        the request. LATE: the request comes later than its reservation allows. None: no report is needed.
+        """Returns how the pool has to count this request before it is sent. EXTRA: no reservation covers the
+        request. LATE: the request is sent later than its reservation allows. None: the reservation covers it.
 
         `first=True`: it is the first request of the call, not a retry by the client."""
         need, now = call.need, self.sink.now()
@@ -75,7 +75,7 @@ class MeteredCalls:
             return Departure.LATE
 
     def is_extra(self, call: MeteredCall) -> bool:
-        """Counts one request of the call; true if no reservation covers it."""
+        """Counts one more request of the call. Returns True if no reservation covers it."""
         with self._lock:
             remaining = self._reserved.get(call.pool_key, 0.0) - 1.0
             self._reserved[call.pool_key] = max(remaining, 0.0)
@@ -134,10 +134,9 @@ class MeteredCall:
                 self._calls.sink.depart_sync(self._need_of(departure), departure)
 
     def left(self, requests: int) -> None:
-        """Counts `requests` requests that were sent at an unknown time; does nothing if the hook saw the
-        time.
-
-        Never reports them as late: this may run 60 s after a request that was in time."""
+        """Counts `requests` requests that were sent at an unknown time. Does nothing if the hook saw when
+        they were sent. They are never reported as late, because this method may run 60 s after the
+        sending."""
         if self._has_left:
             return
         self._has_left = True
@@ -173,7 +172,8 @@ class MeteredCall:
 
     @contextmanager
     def _without_raising(self) -> Iterator[None]:
-        """Turns errors into warnings: a paid call must not fail because of a hook."""
+        """Context manager that turns errors of its block into warnings, because a paid call must not fail
+        because of a hook."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - reported as a warning
@@ -190,7 +190,7 @@ class MeteredCall:
 
 
 class UsageSink(Protocol):
-    """Collects the usage of an attempt. In the worker's process this is the object that manages the attempt.
+    """Receives the usage of an attempt. In the worker's process this is the object that manages the attempt.
     In a child process it is the pipe to the worker. Any thread may call it."""
 
     def used(self, usage: PoolUsage, number: int | None = None) -> None:
@@ -215,8 +215,8 @@ class UsageSink(Protocol):
         ...
 
     async def reserve(self, need: Need) -> float | None:
-        """Reserves units for this claim. Returns None if they are reserved, otherwise the seconds to wait;
-        see `contract.pools.PoolStore.reserve`."""
+        """Reserves units for this claim. Returns None if they are reserved, otherwise the seconds to wait
+        (see `contract.pools.PoolStore.reserve`)."""
         ...
 
     def now(self) -> float:
@@ -224,7 +224,8 @@ class UsageSink(Protocol):
         ...
 
     def late_at(self) -> float:
-        """Returns the time, by `now`, after which a request that uses the units of the claim is late."""
+        """Returns the time, by `now`, after which a request is too late for the units that the claim
+        reserved."""
         ...
 
     async def depart(self, need: Need, departure: Departure) -> None:

@@ -64,7 +64,7 @@ class inline(JobAssertions):  # noqa: N801 - called like a function
 
     def __enter__(self) -> Self:
         with ExitStack() as entered:
-            entered.enter_context(self._environment.moved())
+            entered.enter_context(self._environment.use_store())
             entered.callback(call_without_loop, self._app.close_sync)
             entered.callback(self._leave_client)
             self._enter_client()

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from tidemill.app import Tidemill
-from tidemill.client.portal import refuse_on_loop
+from tidemill.client.background_loop import refuse_on_loop
 from tidemill.core.filters import Filter
 from tidemill.core.jobs import Job
 from tidemill.core.states import FINAL, State
@@ -237,7 +237,7 @@ class kit:  # noqa: N801 - called like a function
     def _replace_store(self, clock: KitClock) -> KitEnvironment:
         self._check_not_entered()
         environment = KitEnvironment(self._app, clock, seed=self._seed, state=self._state)
-        self._replacement = environment.moved()
+        self._replacement = environment.use_store()
         self._replacement.__enter__()
         return environment
 

@@ -102,9 +102,9 @@ class KitEnvironment:
         self.store_handle = self._store.new_handle()
         self._state = state
 
-    def moved(self) -> AbstractContextManager[None]:
+    def use_store(self) -> AbstractContextManager[None]:
         lifespan = None if self._state is UNSET else _lifespan_of(self._state)
-        return self.app.moved(
+        return self.app.use_store(
             store=self._store,
             url=StoreUrl("memory"),
             clock=self.clock,

@@ -146,7 +146,7 @@ class RedactedInspector(Inspector):
     async def _redacted(self, jobs: Sequence[Job]) -> list[Job]:
         budget = PageBudget()
         return await self._run_redaction(
-            sum(map(redaction_bytes, jobs)), lambda: [self.redactor.job(job, budget) for job in jobs]
+            sum(map(redaction_bytes, jobs)), lambda: [self.redactor.redacted_job(job, budget) for job in jobs]
         )
 
     async def _run_redaction(self, size: int, work: Callable[[], T]) -> T:

@@ -175,7 +175,7 @@ def _build_job(arrival: Arrival, task: TaskDefinition, options: ArrivalOptions) 
         trace=options.trace,
         tags=options.tags,
         needs=compute_needs(task, arguments) if task.pools else (),
-        batching=None if task.batch is None else task.batch.together,
+        batching=None if task.batch is None else task.batch.policy,
     )
 
 

@@ -109,7 +109,7 @@ class BatchAttempt(Attempt):
         assert self.definition is not None  # noqa: S101 - an unknown task makes no call
         assert self.definition.batch is not None  # noqa: S101 - nor does a plain one
         jobs = [member.job for member in self.members if member.stop is None]
-        needs = call_needs(self.definition.batch.together, jobs)
+        needs = call_needs(self.definition.batch.policy, jobs)
         start_by = self.environment.start_by(self.job, sent)
         self.usage = AttemptUsage(
             self.environment,

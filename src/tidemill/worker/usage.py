@@ -201,7 +201,7 @@ class AttemptUsage:
         answers = [answer for answer in seen.values() if not self._reports.was_reported(answer)]
         refused = bool(self.refusals) or any(answer.refusal is not None for answer in answers)
         return UsageReport(
-            well=(finished or bool(self._usages)) and not refused,
+            is_success=(finished or bool(self._usages)) and not refused,
             usages=tuple(self._sum_usage({} if finished else self._refused_usage())),
             observations=tuple(answers),
         )

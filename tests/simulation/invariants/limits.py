@@ -110,7 +110,7 @@ class ClosedPools:
         for place, claim in list(self._probes.items()):
             if claim == (item.job, item.fence, item.claim):
                 del self._probes[place]
-                if spent.made and spent.well:
+                if spent.made and spent.is_success:
                     self._untried.discard(place)
 
     def _close(self, event: VerbEvent, place: PoolKey, refusal: Refusal) -> None:

@@ -1,5 +1,5 @@
-"""Forecasts: when jobs will be done. They use the same limits as the windows, but calculate with an even flow
-of calls instead of single calls.
+"""Forecasts: when jobs will be done. A forecast uses the limits of the pools, but calculates with an even
+flow of calls instead of single calls.
 
 A forecast goes from one change to the next. A change is, for example, that a window returns units, a period
 ends, a closure ends or a backlog is done. Between two changes, calls flow evenly, as fast as their slowest
@@ -7,7 +7,7 @@ limit allows. The cost depends on the number of changes and not on the number of
 million jobs take about as long.
 
 - `backlog`: the jobs to do.
-- `pool_outlook`: the known future of a pool.
-- `meters`: a limit as a flow.
-- `simulation`: goes from change to change and shares capacity.
+- `pool_outlook`: the limits, closures and overrides of a pool over the time of the forecast.
+- `meters`: a limit as an even flow of units.
+- `simulation`: goes from change to change and shares capacity among backlogs.
 - `completion`: when each backlog is done."""

@@ -1,4 +1,4 @@
-"""The work of a forecast: ready and planned jobs of each lane, with their needs."""
+"""The jobs of a forecast: ready and planned jobs of each lane, with their needs."""
 
 from __future__ import annotations
 
@@ -52,8 +52,11 @@ def sample_size(lanes: int) -> int:
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """The ready jobs of one lane and one priority. `jobs` is their number. `needs` is the average of one job,
-    taken over the first jobs (`sample_size`). `batching` says how these jobs share calls."""
+    """The ready jobs of one lane and one priority.
+
+    - `jobs`: the number of jobs.
+    - `needs`: the average needs of one job, calculated from the first jobs (`sample_size`).
+    - `batching`: how these jobs share calls."""
 
     queue: str
     lane: str

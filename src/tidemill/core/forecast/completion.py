@@ -31,10 +31,12 @@ separately."""
 
 
 class WorkerCapacity(msgspec.Struct, frozen=True, kw_only=True):
-    """The capacity of the workers. `slots` is the number of jobs that all workers together can run at the
-    same time, None for no bound. `taken` is how many jobs run now. Two fields map queue names to numbers:
-    `at_once` has the most jobs of a queue that may run at the same time, and `running` has how many run now.
-    A queue that is missing in `at_once` has no bound."""
+    """How many jobs can run at the same time.
+
+    - `slots`: the slots of all workers, None for no bound.
+    - `taken`: how many slots are in use now.
+    - `at_once`: by queue, how many of its jobs may run at the same time; a missing queue has no bound.
+    - `running`: by queue, how many of its jobs run now."""
 
     slots: float | None = None
     taken: float = 0.0
@@ -43,9 +45,14 @@ class WorkerCapacity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForecastRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The input of a forecast. `lines` are the backlogs. `know` is a function that returns the outlook of a
-    pool (or of one key of it), None if the pool is not declared. `call_seconds` is how long a call takes. If
-    it is 0 (unknown), the forecast ignores limits on concurrency."""
+    """The input of a forecast.
+
+    - `lines`: the backlogs.
+    - `know`: a function that returns the outlook of a pool, or of one key of it; None if the pool is not
+      declared.
+    - `worker_capacity`: how many jobs the workers and the queues can run at the same time.
+    - `call_seconds`: how long a call takes. If it is 0 (unknown), the forecast ignores limits on
+      concurrency."""
 
     lines: Sequence[LaneBacklog]
     know: Callable[[PoolKey], PoolOutlook | None]
@@ -60,7 +67,7 @@ def call_count(backlog: LaneBacklog) -> float:
 def limits_met(
     request: ForecastRequest, backlogs: Sequence[LaneBacklog]
 ) -> dict[MeterKey, tuple[PoolOutlook | None, Limit | None]]:
-    """Returns each limit of the backlogs with its pool's outlook. Both are None for slots and queues."""
+    """Returns the limits of the backlogs and their pools' outlooks; both are None for slots and queues."""
     found: dict[MeterKey, tuple[PoolOutlook | None, Limit | None]] = {}
     for backlog in backlogs:
         for work in backlog.work:
@@ -85,7 +92,7 @@ def limits_of_needs(
 
 
 def cost_per_limit(request: ForecastRequest, backlogs: Sequence[LaneBacklog]) -> dict[MeterKey, CallCost]:
-    """Returns the cost of one call for each limit of the backlogs. `units` is None if the calls differ."""
+    """Returns the cost of one call for each limit. `CallCost.units` is None if the calls differ."""
     found: dict[MeterKey, CallCost] = {}
     for backlog in backlogs:
         for work in backlog.work:
@@ -285,8 +292,8 @@ def _opening_key(backlog: LaneBacklog) -> MeterKey:
 
 
 def _share_slots(request: ForecastRequest, found: list[list[float]]) -> None:
-    """Raises the last time of each backlog in `found` to the time that the worker slots need for all
-    calls."""
+    """Corrects the times in `found` for the worker slots: raises the last time of each backlog to the time
+    that the slots need for all calls."""
     slots = request.worker_capacity.slots
     if not slots or request.call_seconds <= 0 or SLOTS_METER in limits_met(request, request.lines):
         return

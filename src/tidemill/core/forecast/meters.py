@@ -1,4 +1,4 @@
-"""Meters: a limit as an even flow. A meter knows how many units are free, how many become free per second,
+"""Meters: the limits of a forecast. A meter knows how many units are free, how many become free per second,
 and when this changes by itself.
 
 Times are seconds from the moment of the forecast."""
@@ -22,8 +22,8 @@ AmountSteps = tuple[tuple[float, float], ...]
 
 
 class LimitMeter(Protocol):
-    """A limit over the time of a forecast. Call `advance` first at every new time. The other methods refer to
-    that time."""
+    """The protocol of a meter: one limit over the time of a forecast. Call `advance` first at every new time.
+    The other methods refer to that time."""
 
     def advance(self, now: float) -> None: ...
 
@@ -36,8 +36,8 @@ class LimitMeter(Protocol):
         ...
 
     def next_change(self) -> float:
-        """Returns the next time at which `room` jumps or `inflow` changes by itself. Units that are taken
-        before do not influence it."""
+        """Returns the next time at which `room` or `inflow` changes by itself, for example because a period
+        ends."""
         ...
 
     def take(self, units: float, until: float) -> None:
@@ -67,11 +67,11 @@ class _SteppedMeter:
 
 
 class WindowMeter(_SteppedMeter):
-    """A meter whose units return `hold` seconds after they were taken. It stands for a rolling window of that
-    length, or for a limit on concurrent calls that each take that long.
+    """A meter whose units become free `hold` seconds after they were taken. It is used for a rolling window
+    of that length, and for a limit on concurrent calls that each take that long.
 
-    `back` has the units in use now, as tuples of start, end and units. The units of a tuple return evenly
-    between its start and its end."""
+    `back` has the units in use now, as tuples of start, end and units. The units of a tuple become free
+    evenly between its start and its end."""
 
     def __init__(self, steps: AmountSteps, hold: float, back: Sequence[tuple[float, float, float]]) -> None:
         super().__init__(steps)
@@ -108,9 +108,8 @@ class WindowMeter(_SteppedMeter):
             self._back.append((begin, max(begin, end), units))
 
     def _joins(self, begin: float, end: float, units: float) -> bool:
-        """Adds the units to the last time span if they continue it at the same rate, and returns True. Else
-        returns False. Without joining, every change of the forecast would add a time span, and the list would
-        grow without end."""
+        """Adds the units to the last time span and returns True, if they continue it at the same rate.
+        Otherwise returns False. Joining keeps the list of time spans short."""
         if not self._back or end - begin <= TIME_TOLERANCE_SECONDS:
             return False
         first, last, before = self._back[-1]
@@ -122,7 +121,7 @@ class WindowMeter(_SteppedMeter):
         return True
 
     def _returned(self) -> float:
-        """Returns how many units of the first time span have already returned."""
+        """Returns how many units of the first time span are already free again."""
         if not self._back or self._back[0][0] >= self._now:
             return 0.0
         begin, end, units = self._back[0]
@@ -130,9 +129,9 @@ class WindowMeter(_SteppedMeter):
 
 
 class BucketMeter(_SteppedMeter):
-    """A meter that refills evenly, the whole amount in `seconds`. It stands for a bucket, a pace, or a window
-    that is very short. `spent` are the units in use now. The meter never grants the last `missing` units: it
-    is full when it has the amount minus `missing`."""
+    """A meter whose units refill evenly: the whole amount in `seconds`. It is used for a bucket, for a pace,
+    and for a very short window. `spent` are the units in use now. The last `missing` units are never granted,
+    so the meter is full at the amount minus `missing`."""
 
     def __init__(self, steps: AmountSteps, seconds: float, spent: float, missing: float = 0.0) -> None:
         super().__init__(steps)

@@ -1,4 +1,5 @@
-"""The known future of a pool as meters: its ramps, overrides and closures."""
+"""How the limits of a pool will change during a forecast, because of ramps, overrides and closures. Makes a
+meter for each limit."""
 
 from __future__ import annotations
 
@@ -134,9 +135,12 @@ MAX_WINDOWS_IN_STEPS = 200
 
 
 class CallCost(msgspec.Struct, frozen=True):
-    """The cost of one call for one limit. `units` is how many units the call takes, None if calls differ.
-    `back` is how many units of the limit the call must leave for more urgent calls. `seconds` is how long the
-    call takes. `reaches` is the length of the whole forecast in seconds."""
+    """The cost of one call for one limit.
+
+    - `units`: how many units the call takes, None if calls differ.
+    - `back`: how many units of the limit the call must leave for more urgent calls.
+    - `seconds`: how long the call takes.
+    - `reaches`: the length of the whole forecast in seconds."""
 
     units: float | None
     back: float
@@ -173,8 +177,8 @@ def limit_meter(known: PoolOutlook, limit: Limit, call: CallCost) -> LimitMeter 
 
 
 def pace_meter(known: PoolOutlook, limit: Limit, call: CallCost) -> LimitMeter | None:
-    """Returns a second meter for a paced limit, which spreads its calls evenly; None for other limits. At
-    most the inflow of one second, or one call, is granted at once. The jitter may add to the distance."""
+    """Returns a second meter for a paced limit, which spreads its calls evenly; None for other limits. The
+    meter grants at once at most the units of one second, or one call if that is more."""
     window, jitter = known.account.state.window(limit), known.declared.guards.jitter
     if not isinstance(window, PacedWindow) or not isinstance(limit.per, float):
         return None
@@ -220,8 +224,8 @@ def _window_meter(  # noqa: PLR0917 - all parts of a window
 
 
 def _bucket_meter(known: PoolOutlook, limit: Limit, amounts: AmountSteps) -> LimitMeter:
-    """Returns the meter of a bucket limit. If a bucket is not full, it does not grant the units that flow in
-    during the jitter. The meter counts these units as used."""
+    """Returns the meter of a bucket limit. A bucket that is not full does not grant the units that flow in
+    during the jitter, so the meter counts these units as used."""
     settings, account = known.settings, known.account
     size = settings.most(limit)
     used = size - account.state.window(limit).room(limit, known.now, settings.guards)

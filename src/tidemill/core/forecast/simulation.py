@@ -16,9 +16,12 @@ CALL_TOLERANCE = 1e-9
 
 
 class ShareRequest(msgspec.Struct):
-    """A backlog's request for a share of the capacity. `most` is how many calls it can use. Two fields are by
-    meter: `units` is how much one call takes, and `bounds` is how much the backlog may take in all.
-    `continues=True`: when these calls are done, the backlog has further calls with other needs."""
+    """A backlog's request for a share of the capacity.
+
+    - `most`: how many calls the backlog can use.
+    - `units`: by meter, how many units one call takes.
+    - `bounds`: by meter, how many units the backlog may take in all.
+    - `continues`: True if the backlog has further calls with other needs after these."""
 
     priority: int
     weight: float
@@ -97,9 +100,12 @@ MAX_CHANGES = 5_000
 
 
 class BacklogStage:
-    """A stage of a backlog: a number of `calls` with the same needs. Two fields are by meter: `units` is how
-    much each call takes, and `reserves` is how much these calls must leave for more urgent calls. `ended` is
-    when the last call starts, infinite until known."""
+    """A part of a backlog in the simulation: a number of `calls` with the same needs.
+
+    - `units`: by meter, how many units each call takes.
+    - `reserves`: by meter, how many units these calls must leave for more urgent calls.
+    - `left`: how many calls have not started yet.
+    - `ended`: when the last call starts, in seconds from now; infinite until known."""
 
     __slots__ = ("calls", "ended", "left", "reserves", "units")
 
@@ -110,8 +116,8 @@ class BacklogStage:
 
 
 class RunningBacklog:
-    """A backlog during the simulation. Its stages run one after the other; only the first unfinished stage
-    makes calls."""
+    """A backlog during the simulation. It consists of stages, and only the first unfinished stage makes
+    calls."""
 
     def __init__(self, stages: Sequence[BacklogStage], priority: int, weight: float) -> None:
         self.stages, self.priority, self.weight = list(stages), priority, weight
@@ -136,8 +142,8 @@ class RunningBacklog:
 
 
 def simulate(backlogs: Sequence[RunningBacklog], meters: Mapping[MeterKey, LimitMeter]) -> None:
-    """Runs the simulation and sets `ended` of every stage to the time when its last call starts. The value
-    stays infinite if the stage never ends."""
+    """Simulates when the calls of all backlogs start. Goes from one change to the next, and takes the units
+    of the calls from the `meters`. Sets `ended` of every stage; it stays infinite if the stage never ends."""
     now = 0.0
     for _ in range(MAX_CHANGES):
         for meter in meters.values():
@@ -159,8 +165,8 @@ def simulate(backlogs: Sequence[RunningBacklog], meters: Mapping[MeterKey, Limit
 def _start_at_once(
     backlogs: Sequence[RunningBacklog], meters: Mapping[MeterKey, LimitMeter], now: float
 ) -> bool:
-    """Starts the calls that can start without waiting. Returns True if a stage finished, so that calls of the
-    next stage may start too."""
+    """Starts the calls that need not wait, because the meters have enough free units. Returns True if a stage
+    finished, so that calls of the next stage may start too."""
     done = [backlog.end_stages(now) for backlog in backlogs]
     moving = [backlog for backlog in backlogs if backlog.stage is not None]
     rooms = {meter_key: meter.room() for meter_key, meter in meters.items()}

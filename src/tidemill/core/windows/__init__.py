@@ -1,9 +1,9 @@
 """Windows: how much of a limit is left, calculated from a small stored state.
 
-Units are counted at the claim. The call reaches the provider up to `jitter` seconds later. Units therefore
-count for the length of the window plus the jitter. All calls that reach the provider within one window were
-claimed within the window plus the jitter, and in that time at most `amount` units are granted. So the limit
-is kept, no matter how late each call is.
+Units are counted at the claim, and the call reaches the provider up to `jitter` seconds later. Units
+therefore count for the length of the window plus the jitter. All calls that reach the provider within one
+window were claimed within the window plus the jitter, and in that time at most `amount` units are granted. So
+the limit is kept, no matter how late each call is.
 
 A refund is subtracted where its units were counted, and these units are free at once. A debt is counted when
 it becomes known. It may exceed the limit, because the units have been used."""

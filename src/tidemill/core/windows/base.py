@@ -17,9 +17,8 @@ LONG_AGO = -1e9
 
 
 class Instant(msgspec.Struct, frozen=True):
-    """A moment on the store's two clocks. `wall` is Unix time; calendars use it, and it may be set.
-    `boot` counts seconds, only moves forward, and starts again when the machine restarts; everything else
-    uses it."""
+    """A moment on the store's two clocks. `wall` is Unix time; it may be set. `boot` counts seconds, only
+    moves forward, and starts again when the machine restarts."""
 
     wall: float
     boot: float
@@ -56,8 +55,8 @@ class Window(Protocol):
         ...
 
     def taken(self, limit: Limit, units: float, now: Instant, guards: Guards) -> tuple[Self, float]:
-        """Counts `units` as used. Returns the new window and a mark that tells where the units were counted;
-        `returned` needs this mark. The method never refuses, because a debt is counted in the same way."""
+        """Counts `units` as used. Returns the new window, and a mark that tells `returned` where the units
+        were counted. The method never refuses, because it also counts debts."""
         ...
 
     def returned(self, limit: Limit, units: float, mark: float, now: Instant) -> Self:
@@ -66,6 +65,6 @@ class Window(Protocol):
         ...
 
     def lost(self, limit: Limit, now: Instant) -> Self:
-        """Returns the window after a restart of the machine, when its boot-clock times mean nothing any more.
-        A window that needs these times counts as fully used from now on. Other windows keep their count."""
+        """Returns the window after a restart of the machine, when its boot-clock times are no longer valid. A
+        window that needs these times counts as fully used from now on. Other windows keep their count."""
         ...

@@ -14,17 +14,18 @@ from tidemill.core.windows.base import LONG_AGO, TOLERANCE, Guards, Instant
 
 
 class BucketWindow(msgspec.Struct, frozen=True, tag="bucket"):
-    """A bucket that refills evenly. `spent` is how many units were missing at boot-clock time `at`.
+    """A bucket that refills evenly.
+
+    - `spent`: how many units were missing at boot-clock time `at`.
+    - `size`: the amount of the limit for which `spent` was counted, 0 before the first use. If the amount of
+      the limit changes, call `resized`.
+    - `forgone`: the time span whose inflow was subtracted from refunds, see `returned`.
 
     A call reaches the provider up to the jitter after its claim. Our bucket could therefore be full again
-    before the call empties the provider's bucket. The next calls would then be refused. Two rules prevent
+    before the call empties the provider's bucket, and the next calls would be refused. Two rules prevent
     this. Our bucket counts as full only after it has been full for the length of the jitter; until then,
     `spent` falls below 0. And before it counts as full, it grants less, by the units that flow in during the
-    jitter. So a call may be as large as the bucket, and the provider's bucket is never overdrawn.
-
-    `forgone` is the time span whose inflow was subtracted from refunds, see `returned`. `size` is the amount
-    of the limit for which `spent` was counted, 0 before the first use. If the amount of the limit changes,
-    call `resized`."""
+    jitter."""
 
     spent: float = 0.0
     at: float = LONG_AGO
@@ -49,9 +50,9 @@ class BucketWindow(msgspec.Struct, frozen=True, tag="bucket"):
 
     def returned(self, limit: Limit, units: float, mark: float, now: Instant) -> Self:
         """Returns the bucket after a refund. The refund is reduced by the units that flowed in since `mark`,
-        the time when the units were taken. Without the call, the bucket might have been full and could not
-        have taken this inflow. The same time span reduces only one refund. After a long call nothing would be
-        left of the refund, so units of long calls are held instead (`core.reservations`)."""
+        the time when the units were taken: without the call, the bucket might have been full and could not
+        have taken them. Each time span reduces only one refund. After a long call nothing would be left of a
+        refund, so the units of such calls are held instead (`core.reservations`)."""
         since, until = self.forgone
         before = max(0.0, min(now.boot, until) - max(mark, since))
         left = units - max(0.0, now.boot - mark - before) * _rate(limit)

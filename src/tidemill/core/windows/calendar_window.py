@@ -17,15 +17,19 @@ from tidemill.core.windows.base import TOLERANCE, Guards, Instant
 class CalendarWindow(msgspec.Struct, frozen=True, tag="calendar"):
     """The units used in the calendar period that began at wall time `period`.
 
-    Around the end of a period no units are granted. A call that is claimed before the end could reach the
-    provider after it.
+    Around the end of a period no units are granted, because a call that is claimed before the end could reach
+    the provider after it.
 
     The wall clock may be set, and it is unknown whether the time before or after that is right (I26). The
-    window therefore follows two times: the wall time, and the unset time, which is the wall time as if the
-    clock had not been set. The unset time is the boot clock plus `skew`. `skew` is the wall clock minus the
-    boot clock at the first use. `twin` is the start of the period by the unset time. The count ends when both
-    times have passed the end of their period. While only one of them has, no units are granted. So no period
-    is used twice if one of the two times is right."""
+    window therefore follows two times. One is the wall time. The other is the unset time: the wall time as if
+    the clock had not been set.
+
+    - `skew`: the wall clock minus the boot clock at the first use. The unset time is the boot clock plus
+      `skew`.
+    - `twin`: the start of the period by the unset time.
+
+    The count ends when both times have passed the end of their period. While only one of them has, no units
+    are granted. So no period is used twice if one of the two times is right."""
 
     period: float = 0.0
     used: float = 0.0
@@ -72,12 +76,12 @@ class CalendarWindow(msgspec.Struct, frozen=True, tag="calendar"):
         return self.skew is None or abs(now.wall - now.boot - self.skew) <= guards.midnight
 
     def _unset(self, now: Instant) -> float:
-        """Returns the unset time: the wall time as if the clock had not been set."""
+        """Returns the unset time (see the class): the wall time as if the clock had not been set."""
         return now.wall if self.skew is None else now.boot + self.skew
 
     def _turns_in(self, limit: Limit, now: Instant, guards: Guards) -> float:
-        """Returns the seconds until the period of this count has ended by both the wall time and the unset
-        time (the wall time as if the clock had not been set); 0 or less if it has ended.
+        """Returns the seconds until the period of this count has ended by both times: the wall time and the
+        unset time (see the class). The result is 0 or less if it has ended.
 
         If the two times agree, only `twin` is used, because `period` may come from a wrong wall time that was
         corrected. After a restart the unset time is unknown, and the later of both periods is used."""

@@ -23,8 +23,8 @@ _units: Callable[[WindowSlot], float] = itemgetter(1)
 
 class RollingWindow(msgspec.Struct, frozen=True, tag="rolling"):
     """A rolling window that counts units in short time slices. `slots` has one pair per slice, in order: the
-    boot-clock time when the slice ends, and the units of the slice. These units count until the end of the
-    slice plus the window plus the jitter. If the length of the window changes, the new length applies to old
+    boot-clock time when the slice ends, and the units of the slice. Units count until the end of their slice
+    plus the length of the window plus the jitter. If the limit gets another window length, it applies to old
     slices too."""
 
     slots: tuple[WindowSlot, ...] = ()
@@ -87,12 +87,13 @@ PACE_SECONDS = 1.0
 
 
 class PacedWindow(msgspec.Struct, frozen=True, tag="paced"):
-    """A rolling window that also spreads calls evenly. The pace is a second, small bucket. It holds the
-    inflow of one second, or one unit if that is more. `next` is the boot-clock time when it is full again.
+    """A rolling window that also spreads calls evenly. The pace is a second, small bucket that holds the
+    units of one second, or one unit if that is more. `next` is the boot-clock time when this bucket is full
+    again.
 
-    Two calls may reach the provider closer together than they were claimed: the first is late by the jitter,
-    and the second is not late. If the bucket holds only one call, the window therefore adds the jitter to the
-    distance between calls."""
+    Two calls may reach the provider closer together than they were claimed, because only the first is late by
+    the jitter. If the bucket holds only one call, the window therefore adds the jitter to the distance
+    between calls."""
 
     rolling: RollingWindow = RollingWindow()
     next: float = LONG_AGO

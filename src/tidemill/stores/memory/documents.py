@@ -1,4 +1,4 @@
-"""Reads documents and the worklist."""
+"""Reads documents and the worklist of the memory store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads jobs, counts, history, logs, attempts and workers."""
+"""Reads jobs, counts, history, logs, attempts and workers of the memory store."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def workers(records: Records) -> list[WorkerInfo]:
 
 
 def backlog(records: Records, name: str) -> Backlog:
-    """Returns the oldest ready time, the next due time, the number of retrying jobs and the last end (R8)."""
+    """Returns how far a queue is behind (R8); `Backlog` says what the fields mean."""
     queue = records.queues.get(name)
     if queue is None:
         return Backlog(oldest_ready=None, next_due=None, retrying=0, last_ended=None)

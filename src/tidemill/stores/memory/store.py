@@ -50,8 +50,8 @@ class _SharedRecords:
 
     @contextmanager
     def verb(self) -> Iterator[Records]:
-        """Holds the store's lock during a `with` block and yields the records, so that the block is atomic.
-        Afterwards wakes the listeners of the topics that the block has changed."""
+        """Context manager that holds the store's lock and yields the records, so that its block is atomic.
+        Afterwards it wakes the listeners of the topics that the block has changed."""
         with self.records.lock:
             self.records.topics.clear()
             yield self.records
@@ -62,7 +62,7 @@ class _SharedRecords:
 
 
 class MemoryBlocking:
-    """The store's methods insert, amend and get in a synchronous form, for programs without an event loop."""
+    """Synchronous forms of the store methods insert, amend and get, for programs without an event loop."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
@@ -81,8 +81,8 @@ class MemoryBlocking:
 
 
 class MemoryStore(EngineVerbs):
-    """A store in memory. Every method that uses the records runs under one lock and does not await while it
-    has the lock. So every operation is atomic."""
+    """A store in memory. Every method that uses the records holds one lock and never awaits meanwhile, so
+    every method is atomic."""
 
     def __init__(self, clock: Clock | None = None, entropy: Entropy | None = None) -> None:
         self._shared = _SharedRecords(clock or SystemClock(), entropy or SystemEntropy())

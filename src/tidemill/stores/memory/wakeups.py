@@ -13,8 +13,8 @@ _QUEUES = queue_topic("")
 
 
 class MemoryListenerHub:
-    """All listeners of a memory store that are ready to be woken (armed). They are grouped by topic, the name
-    of the thing that they wait for, such as new jobs of a queue."""
+    """The listeners of a memory store that can be woken now (armed listeners), grouped by topic. A topic is
+    the name of the thing that a listener waits for, such as new jobs of a queue."""
 
     def __init__(self) -> None:
         self._lock = Lock()

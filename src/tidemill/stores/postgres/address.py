@@ -27,7 +27,8 @@ _FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 
 class PostgresAddress(msgspec.Struct, frozen=True):
     """The address of a store. `dsn` is the URL for asyncpg; it may contain a password and is never printed.
-    `shown` is safe to print. `connections` is the largest number of connections per event loop."""
+    `shown` is the text for messages, without the password. `connections` is the largest number of connections
+    per event loop."""
 
     dsn: str
     shown: str
@@ -54,7 +55,7 @@ class PostgresAddress(msgspec.Struct, frozen=True):
 
 def _split(url: str) -> SplitResult:
     """Splits the URL into its parts. Raises ConfigurationError for a malformed URL. A password with an
-    unescaped character such as "/" is malformed too, because a part of it would be printed as the host."""
+    unescaped "/" is malformed too, because messages would show a part of it as the host."""
     try:
         parts = urlsplit(url)
     except ValueError:

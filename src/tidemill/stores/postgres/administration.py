@@ -166,8 +166,8 @@ class TableVacuum:
         self._rest_until: dict[str, float] = {}
 
     async def run_maintenance(self) -> bool:
-        """Vacuums the tables that have many dead rows. Always returns False, which means that no more work
-        has to be done at once."""
+        """Vacuums the tables that have many dead rows. Always returns False: no more work has to be done at
+        once."""
         for table, before in (await self._due()).items():
             loop = asyncio.get_running_loop()
             began = loop.time()

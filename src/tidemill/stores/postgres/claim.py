@@ -32,8 +32,8 @@ async def claim(runner: PostgresEngineRunner, request: ClaimRequest) -> ClaimRes
 
 async def claim_by_engine(runner: PostgresEngineRunner, request: ClaimRequest, began: float) -> ClaimResult:
     """Claims jobs in the engine. `began` is the time at which the caller asked for the claim, by this
-    process's clock. The field `waited` of the result gets the seconds from `began` until the transaction no
-    longer had to wait for other engine transactions (P20)."""
+    process's clock. `ClaimResult.waited` gets the seconds from `began` until it was this transaction's turn,
+    because engine transactions run one at a time (P20)."""
     claims, decided = await runner.run_timed(
         read_sets.claim(request), lambda records: engine.claim(records, request)
     )

@@ -1,10 +1,10 @@
 """The server's wall clock and boot clock, for workers on many machines.
 
 Wall time is the server's `clock_timestamp()`. Boot time is wall time minus a `shift` that is stored in the
-schema. Each store object in a worker can compute which boot time to expect: its last reading plus the time
-that passed on the worker's own boot clock. If the server's boot time differs from it, the server's wall clock
-was set, and the SQL function `read_clock` corrects the shift. So leases and windows stay right. The wall
-clocks of workers never matter. Only tests inject their own clock."""
+schema. Each store object knows which boot time to expect: its last reading plus the time that passed since on
+the worker's own boot clock. If the server's boot time differs from that, the server's wall clock was set. The
+SQL function `read_clock` then corrects the shift, so leases and windows stay right. The wall clocks of
+workers do not matter. Only tests inject a clock."""
 
 from __future__ import annotations
 

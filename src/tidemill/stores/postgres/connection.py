@@ -1,9 +1,9 @@
 """Runs statements and transactions with a deadline and retries.
 
-Every operation of the store (a verb) ends with an answer or an error before its deadline (I22). Until then it
-is retried with growing pauses if the connection was lost or the server rolled it back. If the connection was
-lost during a commit, the commit may have succeeded. In this case the verb is retried only if repeating it
-changes nothing (`repeatable=True`, J1)."""
+Every store method ends with an answer or an error before its deadline (I22). Until then it is retried with
+growing pauses if the connection was lost or the server rolled it back. If the connection was lost during a
+commit, the commit may have succeeded. In this case the method is retried only if repeating it changes nothing
+(`repeatable=True`, J1)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The server connections of one event loop.
 
-asyncpg's own pool resets the session whenever a connection is returned, which costs every verb a second
-round trip. Tidemill leaves no state in a session, so no reset is needed, and a pooler works too. The idle
-connections are a list. The connection used last is taken first, and another one is opened when all are
+asyncpg's own pool resets the session whenever a connection is returned, which costs every store method a
+second round trip. Tidemill leaves no state in a session, so no reset is needed, and a pooler works too. The
+idle connections are a list. The connection used last is taken first, and another one is opened when all are
 busy."""
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class ConnectionPool:
         return "; ".join([begin, *(f"SET LOCAL {name} = '{value}'" for name, value in self.session.items())])
 
     def take_idle(self) -> ServerConnection | None:
-        """Returns an idle connection that is not known to be closed; None if there is none."""
+        """Returns an idle connection; None if there is none. Connections that are known to be closed are
+        skipped."""
         while self._idle:
             connection, _ = self._idle.pop()
             if not connection.is_closed():
@@ -117,7 +118,7 @@ class ConnectionPool:
         self._wake_next()
 
     async def close(self) -> None:
-        """Closes all connections. Waits up to 5 s for running verbs to finish (S2)."""
+        """Closes all connections. Waits up to 5 s for running store methods to finish (S2)."""
         loop = asyncio.get_running_loop()
         end = loop.time() + CONNECT_TIMEOUT_SECONDS
         while len(self._idle) < len(self._all) and loop.time() < end:

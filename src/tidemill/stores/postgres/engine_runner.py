@@ -121,25 +121,24 @@ class PostgresEngineRunner:
         self.connection, self.entropy = connection, entropy
 
     def peek_claim_id(self) -> int:
-        """Returns the claim id that the random generator will produce next, but does not advance the
-        generator.
+        """Returns the claim id that the random generator will produce next, without advancing the generator.
 
         A claim on the fast path must send its id before it knows whether it finds a job. If it finds none,
-        the next claim uses the same id. So a test with fixed random numbers gets the same ids from every
-        store."""
+        the next claim uses the same id. In a test with fixed random numbers, every store therefore gives the
+        same ids."""
         return deepcopy(self.entropy).claim_id()
 
     async def run(self, plan: ReadSet, verb: EngineVerb[T], *, repeatable: bool = True) -> T:
-        """Runs `verb` in one transaction and returns its answer. `plan` names the rows to load first.
-        `repeatable=True`: the verb may be retried even if its commit may have succeeded."""
+        """Runs the engine function `verb` in one transaction and returns its answer. `plan` names the rows to
+        load first. `repeatable=True`: the function may be retried even if its commit may have succeeded."""
         answer, _ = await self.run_timed(plan, verb, repeatable=repeatable)
         return answer
 
     async def run_timed(
         self, plan: ReadSet, verb: EngineVerb[T], *, repeatable: bool = True
     ) -> tuple[T, float]:
-        """Runs `verb` like `run`. Returns its answer, and the time when the transaction stopped waiting for
-        other engine transactions, by this process's clock."""
+        """Runs the engine function `verb` like `run`. Returns its answer, and the time when the transaction
+        stopped waiting for other engine transactions, by this process's clock."""
 
         async def work(transaction: PostgresTransaction) -> tuple[T, float]:
             return await self.run_in(transaction, plan, verb), transaction.decided

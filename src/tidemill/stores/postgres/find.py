@@ -47,8 +47,9 @@ async def iter_jobs(
     """Yields the jobs that match `job_filter`, in order of their sequence number (R2). The SQL statement
     excludes most other jobs, and the function `matches_filter` checks each row exactly.
 
-    The first read gets `limit` rows, later reads get more; all matches are yielded. `before`: only jobs that
-    follow this sequence number in the order of the result. `within` are further SQL conditions."""
+    `limit` is the size of the first read; later reads are larger, and all matches are yielded. `before` is
+    the sequence number of the last job already read; None starts at the beginning. `within` are further SQL
+    conditions."""
     check_filter(job_filter)
     if job_filter.states is not None and not job_filter.states:
         return
@@ -243,9 +244,9 @@ async def _matching_jobs(
 
 
 def _page(found: list[Job], limit: int, lower_bound: int | None) -> JobPage:
-    """Makes a page from the jobs found, which are sorted from new to old. If the scan limit ended the search
-    early, `lower_bound` is the sequence number of the newest job that was not examined, and the next page
-    starts with this job. None means that the search examined all jobs."""
+    """Makes a page from the jobs found, which are sorted from new to old. `lower_bound` is set if the scan
+    limit ended the search early: it is the sequence number of the newest job that was not examined. The next
+    page starts with this job. None means that the search examined all jobs."""
     page = tuple(found[:limit])
     if len(found) > limit:
         return JobPage(page, page[-1].seq if page else None)

@@ -151,8 +151,7 @@ async def _end_leases(runner: PostgresEngineRunner, transaction: PostgresTransac
 
 
 def _reload_accounts(records: Records, accounts: list[AccountKey]) -> None:
-    """Removes from the accounts the state that is no longer valid after a reboot. Loading an account removes
-    this state, so each account is loaded and saved."""
+    """Loads the accounts and saves them again. Loading removes the values that a reboot has made invalid."""
     for account in accounts:
         if known := records.pool_ledger.load(account):
             records.pool_ledger.save(account, known[1])

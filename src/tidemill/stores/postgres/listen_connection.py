@@ -29,8 +29,11 @@ _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 5.0
 
 class ListenConnection:
     """Registers waiting listeners on the server and receives their notifications. Each wait of a listener has
-    an id. `notified` is called with the wait id and the topic of each notification. `reopened` is called
-    after a lost connection was replaced, because notifications may have been missed."""
+    an id.
+
+    `notified` is a function that is called with the wait id and the topic of each notification. `reopened` is
+    a function that is called after a lost connection was replaced, because notifications may have been
+    missed."""
 
     def __init__(
         self,

@@ -35,8 +35,8 @@ class TransactionView:
     - `plain_lanes`: the first jobs of the queue's lane '', which has the jobs without key, pool or batch
     - `open_lanes`: the queue's other lanes that are not blocked and need no pool
 
-    The engine asks for the lanes of both dicts as one sorted list. So each time that one dict gets new lanes,
-    the list is built again from both."""
+    The engine asks for the lanes of both dicts as one sorted list. The list is built again when one of the
+    dicts changes."""
 
     def __init__(self, transaction: PostgresTransaction, numbers: StoreCounters) -> None:
         self.transaction, self.numbers = transaction, numbers

@@ -92,9 +92,9 @@ async def load_lanes(
 
 
 def _counted(counts: Mapping[LaneName, int]) -> tuple[list[str], list[str], list[str | None]]:
-    """Returns the parameters of a query for the first jobs of some lanes, as three lists: queue names, lane
-    names and numbers of jobs. Each number is one higher than in `counts`. If the additional job is found, the
-    lane has more jobs than are needed."""
+    """Returns the parameters of a query for the first jobs of some lanes: queue names, lane names and numbers
+    of jobs. Each number is one higher than in `counts`, to find out whether the lane has more jobs than
+    needed."""
     return (
         [queue for queue, _ in counts],
         [lane for _, lane in counts],
@@ -293,8 +293,8 @@ async def _load_claim_candidates(
 async def _load_heads(
     view: TransactionView, counts: dict[LaneName, int], limit: int, found: LoadedRows
 ) -> None:
-    """Loads lanes with their first jobs; `counts` has the number of jobs per lane. For batch lanes more jobs
-    are loaded, as one call takes many. A single lane gets enough jobs for `limit` batch calls."""
+    """Loads lanes with their first jobs. `counts` has the number of jobs per lane. More jobs are loaded of
+    batch lanes, because one call takes many. A single lane gets enough jobs for `limit` batch calls."""
     if not counts:
         return
     jobs = _by_lane(await view.fetch(_HEADS, *_counted(counts)))

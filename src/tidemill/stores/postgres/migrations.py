@@ -50,10 +50,8 @@ def newest_version() -> int:
 
 
 async def _first_connection(pool: ConnectionPool) -> ServerConnection:
-    """Returns the first connection, and sets `pool.pooled` if a pooler stands before the server.
-
-    A pooler shows itself in two ways. It refuses session settings, or the process id of the server process
-    changes after connecting."""
+    """Returns the first connection, and sets `pool.pooled` if a connection pooler is in front of the server.
+    A pooler refuses session settings, or the process id of the server changes after connecting."""
     pool.pooled = False
     try:
         connection = await pool.take()

@@ -38,8 +38,8 @@ async def prune_documents(transaction: PostgresTransaction, limit: int, drop: De
     """Deletes expired documents (F4). The ended jobs of a flow are deleted before the flow; a flow with a
     live job stays (J83). Returns the number of deleted jobs and documents, at most `limit`.
 
-    `drop` is the function that deletes jobs. All pages of expired documents are read. Otherwise flows that
-    must stay could fill the first page, and later documents would never be deleted."""
+    `drop` is the function that deletes jobs. All pages of expired documents are read, because flows that must
+    stay could fill the first page."""
     now = (await transaction.time()).wall
     dropped, last = 0, (-math.inf, "", "")
     while dropped < limit:

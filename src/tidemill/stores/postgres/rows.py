@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 
 def collapse_equal(column: list[T]) -> list[T]:
-    """Returns only the first value if all rows have the same value, else the whole column. The SQL statement
-    repeats the first value for the missing rows."""
+    """Returns only the first value if all values of the column are equal, else the whole column. The SQL
+    statement repeats the first value for the missing rows."""
     return column[:1] if column.count(column[0]) == len(column) else column
 
 
@@ -35,7 +35,7 @@ def text_array(column: Iterable[object]) -> list[str | None]:
     """Returns the values as text, for an array parameter; the SQL statement casts them back. None stays None.
 
     For arrays of other types asyncpg asks the server about the type on every new connection. That takes
-    longer than most verbs."""
+    longer than most store methods."""
     return [None if value is None else str(value) for value in column]
 
 

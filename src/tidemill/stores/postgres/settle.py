@@ -69,8 +69,8 @@ async def settle(
 async def _settle_on_fast_path(
     runner: PostgresEngineRunner, settlements: Sequence[Settlement], request: ClaimRequest | None
 ) -> tuple[set[int], ClaimResult | None]:
-    """Settles on the fast path, and claims jobs if `request` is given. Returns the numbers of the settlements
-    (counted from 1) that need the engine. The second value is the claimed jobs; None if the fast path did not
+    """Settles on the fast path, and claims jobs if `request` is given. Returns two values: the numbers of the
+    settlements (counted from 1) that need the engine, and the claimed jobs, None if the fast path did not
     claim."""
     clock_arguments = runner.connection.clock.arguments()
     values = (*clock_arguments, *_columns(settlements))

@@ -149,8 +149,8 @@ def _refuse_other_database(name: str) -> None:
 
 
 def _explain_error(error: Exception, address: PostgresAddress) -> Exception:
-    """Returns a ConfigurationError if the connection cannot use the store's schema, usually because it leads
-    to another database. Returns any other error unchanged."""
+    """Returns a ConfigurationError if the connection cannot use the store's schema, usually because it
+    belongs to another database. Returns any other error unchanged."""
     causes = (error, getattr(error, "orig", None), error.__cause__)
     states = [getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None) for cause in causes]
     if not any(state in _NO_SCHEMA for state in states):

@@ -174,8 +174,9 @@ class PostgresWakeups:
     # -- waking
 
     def announce(self, topics: Iterable[str], ended: Collection[str] = ()) -> None:
-        """After a commit, wakes the listeners of `topics` and of the jobs `ended`; for a queue, only one.
-        Other processes are woken by NOTIFY a little later. Behind a pooler they wait for their timeout."""
+        """Wakes, after a commit, the listeners of `topics` and of the jobs `ended`. For a queue only one
+        listener is woken. Other processes are woken by NOTIFY a little later. Behind a pooler there is no
+        NOTIFY, so they wait for their timeout."""
         remote_topics = {topic for topic in topics if not self._wake_here(topic)}
         for topic in self._awaited_jobs() if ended else ():
             if topic.removeprefix(_JOB_PREFIX) in ended:
@@ -232,10 +233,8 @@ class PostgresWakeups:
             self._notify_task = None
 
     async def _notify_now(self, topics: list[str], ended: list[str]) -> None:
-        """Asks the server to notify the listeners of `topics` and of the jobs `ended`.
-
-        Listeners of this object that armed after the change are left out. The change was committed before
-        they armed, so they need no notification, and a late one could wake them for nothing."""
+        """Asks the server to notify the listeners of `topics` and of the jobs `ended`. Listeners of this
+        object that armed after the change are left out: they see the committed change anyway."""
         latest = self._latest
         await self.registered()
         known = (self._listen_connection.pid if self._listen_connection else 0, latest)

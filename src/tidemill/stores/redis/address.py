@@ -60,11 +60,14 @@ class RedisLogin(msgspec.Struct, frozen=True):
 
 
 class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """A parsed Redis URL. `discovery` says how to find the server. With "sentinel" or "cluster", `nodes` are
-    the Sentinels or Cluster nodes to ask. With any other value, the only entry of `nodes` is the server.
-    `service` is the name of the primary that the Sentinels watch.
+    """A parsed Redis URL.
 
-    `evicts=True`: accept a server that deletes keys when its memory is full. `timeout` is in seconds."""
+    - `discovery`: how to find the server.
+    - `nodes`: the Sentinels or Cluster nodes to ask, if `discovery` is "sentinel" or "cluster". Otherwise its
+      only entry is the server.
+    - `service`: the name of the primary that the Sentinels watch.
+    - `evicts`: True accepts a server that deletes keys when its memory is full.
+    - `timeout`: in seconds."""
 
     scheme: str
     nodes: tuple[RedisNode, ...]

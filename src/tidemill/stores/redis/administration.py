@@ -80,7 +80,7 @@ async def _check_indexes(shard: Shard, queue: str) -> AsyncIterator[str]:
 
 
 async def _check_strays(shard: Shard, name: str) -> AsyncIterator[str]:
-    """Yields a sentence for each job that the index `name` lists but should not list."""
+    """Yields a sentence for each job that is in the index `name` but does not belong there."""
     skipped = 8 if name.startswith(("ready:", "lane:")) else 0
     cursor = b"0"
     while True:

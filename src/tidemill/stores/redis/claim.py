@@ -29,7 +29,8 @@ async def claim(
     began: float | None = None,
 ) -> ClaimResult:
     """Claims jobs on the fast path; if the script cannot, in the engine. `draw` makes the claim id; None
-    means a new ClaimIdDraw. `began` is the local time at which the caller began; None means now."""
+    means a new ClaimIdDraw. `began` is the time at which the caller asked, by this process's clock; None
+    means now."""
     began = runner.shard.time() if began is None else began
     if request.ids is None:
         draw = draw or ClaimIdDraw(runner.entropy)
@@ -60,9 +61,9 @@ def limit_request(request: ClaimRequest, most: int) -> ClaimRequest:
 class ClaimIdDraw:
     """Draws the random claim id of one claim.
 
-    In production the id is drawn and sent with the script at once. A test fixes the random numbers, and there
-    the fast path must draw the same numbers as the engine, which draws an id only if it finds a job. So in a
-    test the script is first sent without an id. If it finds a job, it is sent again with an id."""
+    In production the id is drawn and sent with the script at once. A test fixes the random numbers, and the
+    fast path must then draw the same numbers as the engine. The engine draws an id only if it finds a job. So
+    in a test the script is first sent without an id. If it finds a job, it is sent again with an id."""
 
     def __init__(self, entropy: Entropy) -> None:
         self._entropy, self._requests, self.claim_id = entropy, False, 0

@@ -1,9 +1,10 @@
-"""The clock that Lua scripts use: the server's clock, or an injected clock in tests.
+"""The clock argument of Lua scripts: it tells a script to read the server's clock, or gives it the time of a
+test's clock.
 
-The server's wall clock can be set while jobs run. Leases and windows must not jump then, so the scripts have
-to notice it. For this, each call sends the boot time that its client expects: the last boot time that the
-server replied, plus the time since then on the client's own clock. If the server's clock differs by seconds,
-the script corrects the boot clock or refuses the call (`lua/parts/clock.lua`)."""
+The server's wall clock can be set while jobs run. Leases and windows must not change then, so the scripts
+have to notice it. Each call therefore sends the boot time that its client expects: the last boot time that
+the server replied, plus the time since then on the client's own clock. If the server's clock differs by
+seconds, the script corrects the boot clock or refuses the call (`lua/parts/clock.lua`)."""
 
 from __future__ import annotations
 
@@ -19,15 +20,15 @@ CLOCK_REREAD_SECONDS = 30.0
 
 
 class InjectedRedisClock:
-    """A test's clock: every script gets the time of this clock instead of reading the server's clock."""
+    """The clock of a test. Every script gets the time of this clock and does not read the server's clock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def words(self) -> str:
+    def argument(self) -> str:
         return f"given {self._clock.wall()!r} {self._clock.boot()!r} {self._clock.boot_id}"
 
-    words_without_expectation = words
+    argument_without_boot = argument
 
     @property
     def is_old(self) -> bool:
@@ -38,7 +39,7 @@ class InjectedRedisClock:
 
 
 class RedisServerClock:
-    """Lets every script read the server's clock, and sends the boot time that the client expects.
+    """The clock in production: every script reads the server's clock.
 
     `skew` returns seconds that the scripts add to the server's time; tests use it to set the clock."""
 
@@ -47,17 +48,17 @@ class RedisServerClock:
         self._own = SystemClock()
         self._seen: tuple[float, float] | None = None
 
-    def words(self) -> str:
+    def argument(self) -> str:
         seen = self._seen  # threads share it, and another thread may reset it
         if seen is None or not _COUNTS_SLEEP:
-            return self.words_without_expectation()
+            return self.argument_without_boot()
         boot, at = seen
         age = self._own.boot() - at
         return f"kept {self._skew() if self._skew else 0} {boot + age:.6f} {age * MAX_DRIFT_RATIO:.6f}"
 
-    def words_without_expectation(self) -> str:
-        """Returns the clock argument of a script without an expected boot time. The handshake uses it, and so
-        do scripts that need no leases or windows."""
+    def argument_without_boot(self) -> str:
+        """Returns the clock argument for scripts that use no leases or windows, and for the handshake. It
+        does not contain the boot time that the client expects."""
         return f"kept {self._skew() if self._skew else 0} - 0"
 
     @property

@@ -1,4 +1,4 @@
-"""Batches the Redis commands that write jobs and documents together with their indexes."""
+"""Collects the Redis commands that write jobs and documents together with their indexes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class CommandBatch:
     """Collects the writes of one transaction as Redis commands. Writes of the same kind to the same Redis key
     become one command.
 
-    The commands that remove index entries come before the commands that add them. If a changed job gets the
-    same entry again, the entry must be there at the end."""
+    Commands that remove index entries come before commands that add them. Otherwise an entry that a changed
+    job keeps would be removed at the end."""
 
     def __init__(self) -> None:
         self._removed: dict[tuple[str, str], list[CommandArgument]] = defaultdict(list)
@@ -68,7 +68,7 @@ class CommandBatch:
         self._others.append(words)
 
     def touch_lane(self, queue: str, lane: str, row: bytes = b"") -> None:
-        """Remembers that a lane changes, so that `commit.lua` updates its position among the lanes of the
+        """Records that a lane changes, so that `commit.lua` updates its position among the lanes of the
         queue. `row` is the lane's new row; empty if only the lane's jobs change."""
         self._lanes[queue, lane] = row or self._lanes.get((queue, lane), b"")
 

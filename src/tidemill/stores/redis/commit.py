@@ -1,4 +1,5 @@
-"""Turns the engine's changes into the checks and commands of commit.lua."""
+"""Turns the engine's changes into the arguments of `commit.lua`: checks that rows are unchanged, and commands
+that write."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ def merge_checks(checks: Iterable[CommandWords]) -> list[CommandWords]:
 
 def head_checks(changes: Changes, rows: Rows) -> Iterator[CommandWords]:
     """Yields a check for each lane that is saved as blocked: the commit fails if the lane has a new first
-    job. A more urgent job may have arrived after the load. The engine asked the pools only about the old
-    first job, and its answer must not block the new one."""
+    job. The pools denied the old first job. A more urgent job that arrived after the load must not be blocked
+    by this denial."""
     for (queue, lane), row in changes.lanes.items():
         before = rows.get(queries.LaneByName(queue, lane))
         if row is not None and row.block is not None and before is not None and before.jobs.first:

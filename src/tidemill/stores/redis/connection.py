@@ -40,9 +40,8 @@ class RedisConnection(Protocol):
 
 
 class ConnectionFactory(Protocol):
-    """Opens connections of one kind. `time` is the clock of deadlines, and `pause` sleeps; both work for this
-    kind of connection. Several callers share one connection: the caller that opens it holds `connect_lock`,
-    and the others wait."""
+    """Opens connections of one kind. `time` is the clock of deadlines, and `pause` sleeps. Several callers
+    share one connection: the caller that opens it holds `connect_lock`, and the others wait."""
 
     def time(self) -> float: ...
     def connect_lock(self) -> AbstractAsyncContextManager[Any]: ...

@@ -21,8 +21,8 @@ NodeLookup = Callable[[RedisConnection, RedisNode, float], Awaitable[RedisNode |
 
 
 class RedisTopology:
-    """Finds the primary server. Remembers the nodes of a Cluster that it has seen, because the node in the
-    URL may be gone for good."""
+    """Finds the primary server. Remembers the known nodes of a Cluster, because the node in the URL may be
+    gone for good."""
 
     def __init__(self, address: RedisAddress, factory: ConnectionFactory) -> None:
         self._address, self._factory = address, factory

@@ -1,5 +1,5 @@
-"""Computes which index entries jobs and documents must have. Checks that documents and pools agree with their
-indexes."""
+"""Checks that documents and pools agree with their indexes. Also computes which index entries jobs and
+documents must have."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ async def _check_records(shard: Shard, kind: DocumentKind) -> AsyncIterator[str]
 
 
 async def _check_strays(shard: Shard, kind: DocumentKind) -> AsyncIterator[str]:
-    """Yields a sentence for each index entry whose document should not be in that index."""
+    """Yields a sentence for each index entry whose document does not belong in that index."""
     for name in (keys.document_index(kind, "", ""), keys.due_documents(kind), keys.DOCUMENT_EXPIRY):
         found = await scan_sorted_set(shard, name)
         ids = [id_of for member in found if (id_of := _id_of(kind, name, member)) is not None]

@@ -44,8 +44,8 @@ def check_deadline(shard: Shard, until: float) -> None:
 
 
 class RedisRowSource:
-    """Loads the rows for one try of a transaction, and commits its changes. Remembers for each row a check
-    that it is unchanged; the commit runs these checks."""
+    """Loads the rows for one try of a transaction, and commits its changes. The commit fails if a loaded row
+    has changed meanwhile."""
 
     def __init__(self, shard: Shard, entropy: Entropy, until: float, name: str = "") -> None:
         """`until` is the deadline, by the clock `Shard.time`. `name` is set if an earlier try of this
@@ -83,9 +83,9 @@ class RedisRowSource:
         await self._shard.pause(TURN_POLL_SECONDS * (0.5 + _JITTER.chance()))
 
     async def take_seqs(self, count: int) -> list[int]:
-        """Returns `count` new sequence numbers for jobs. Numbers that stay unused do no harm. A search reads
-        jobs by pages of a hundred consecutive numbers; the script also adds the pages of these numbers to the
-        list of pages."""
+        """Returns `count` new sequence numbers for jobs. Numbers that stay unused do no harm. Searches read
+        jobs by pages of a hundred consecutive numbers, so the script also adds the pages of the new numbers
+        to the list of pages."""
         last = int(await self._shard.run(TAKE_SEQS, count, repeatable=True))
         return list(range(last - count + 1, last + 1))
 
@@ -140,8 +140,8 @@ RETRY_PAUSE_SECONDS, MAX_RETRY_PAUSE_SECONDS = 0.0005, 0.05
 
 class RedisEngineRunner:
     """Runs store methods in the engine, on one shard. `entropy` gives the random numbers of these methods.
-    The pauses before retries use a different source. So in a test with fixed random numbers, a retry does not
-    use up a number and does not change the result."""
+    The pauses before retries use another random source, so that a retry does not change the results of a test
+    with fixed random numbers."""
 
     def __init__(self, shard: Shard, entropy: Entropy) -> None:
         self.shard, self.entropy = shard, entropy
@@ -168,8 +168,8 @@ class RedisEngineRunner:
         return RedisRowSource(self.shard, self.entropy, self.shard.deadline())
 
     def new_turn(self) -> str:
-        """Returns a new name for a transaction whose first try failed. From the next load with this name on,
-        all other transactions wait until this transaction has committed, but at most 250 ms."""
+        """Returns a new name for a transaction whose first try failed. The next load with this name makes all
+        other transactions wait until this transaction has committed, at most 250 ms."""
         return f"!{self._jitter.new_id()}"
 
     async def pause(self, tries: int) -> None:

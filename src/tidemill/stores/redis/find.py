@@ -78,11 +78,12 @@ MAX_COLLECTED_JOBS = 20_000
 async def collect_small_result(
     shard: Shard, job_filter: Filter, behind: int | None, *, bounded: bool
 ) -> list[bytes] | None:
-    """Returns the index entries of all jobs in the filter's states, if they are few; None if scanning all
-    jobs is better. `behind` is the cursor of the page. `bounded=True`: the search has a scan limit.
+    """Returns the index entries of all jobs in the filter's states, if they are few. Returns None if it is
+    better to scan all jobs. `behind` is the cursor of the page. `bounded=True`: the search has a scan limit.
 
-    A job that ends while the indexes are read must not be missed, so the index of a live state is read before
-    those of final states. With two live states a job could change between them: the result is None."""
+    A job that ends during the search must not be missed. The index of the live state is therefore read before
+    those of the final states. With two live states a job could change from one to the other, so the result is
+    None."""
     states = frozenset(State if job_filter.states is None else job_filter.states)
     by_end = job_filter.time == "finished" and (job_filter.since is not None or job_filter.until is not None)
     states &= FINAL if by_end else states

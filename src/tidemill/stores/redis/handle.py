@@ -1,5 +1,5 @@
-"""The resources of one store object (a handle): a connection to the shard for its event loop, other
-connections for threads without an event loop, and the wake-ups."""
+"""The connections, clock and wake-ups of one store object (a handle). An event loop has one connection to the
+shard. Threads without an event loop have other connections."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ async def perform_handshake(
         HANDSHAKE.sha,
         1,
         address.root,
-        clock.words_without_expectation(),
+        clock.argument_without_boot(),
         server.identity,
         SCHEMA_VERSION,
     )

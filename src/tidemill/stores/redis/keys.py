@@ -146,8 +146,8 @@ def count(state: State, queue: str) -> str:
 
 
 def retrying(queue: str) -> str:
-    """Returns the name of a field in the hash of job counts. The field counts the scheduled jobs of a queue
-    that have run before."""
+    """Returns the field in the hash of job counts that counts a queue's scheduled jobs that have run
+    before."""
     return f"retrying:{queue}"
 
 

@@ -27,8 +27,8 @@ CommandWords = tuple[CommandArgument, ...]
 
 
 class LoadRequest:
-    """One request for many rows. `requested` maps each query to a number: how many entries to load if the row
-    is a list. 0 means the default number. Rows that are fields of the same hash are read together."""
+    """One request for many rows. `requested` maps each query to the number of entries to load if the row is a
+    list; 0 means the default number. Rows that are fields of the same hash are read together."""
 
     def __init__(self, requested: Mapping[RowQuery, int]) -> None:
         self._requests: list[tuple[CommandWords, Sequence[RowQuery]]] = []
@@ -188,8 +188,8 @@ def decode_reply(query: RowQuery, answer: Any, boot: float) -> LoadedRows:  # no
 def _decode_list(query: RowQuery, answer: Sequence[bytes], boot: float) -> LoadedRow:
     """Returns (query, row, checks) for a reply that is a list. The commit fails if a check finds a change.
 
-    Some checks compare only the length, to detect an added entry. A removed entry is detected by the check of
-    its own row, if that row was read. Some lists have no check."""
+    Some checks compare only the length of the list, to detect an added entry. A removed entry is detected by
+    the check of its own row, if that row was read. Some lists have no check."""
     match query:
         case queries.OverdueJobs():
             members = sorted(map(split_member, answer))
@@ -227,8 +227,8 @@ def _decode_list(query: RowQuery, answer: Sequence[bytes], boot: float) -> Loade
 
 def _all_counted(query: RowQuery, count: int) -> list[CommandWords]:
     """Returns the check for a list of lanes or queues that an account blocks; empty for other lists. The
-    commit fails if the length of the list has changed since the load. When the account gets free units, all
-    its lanes must be unblocked, including lanes added after the load."""
+    commit fails if the length of the list has changed since the load. Otherwise a lane that was blocked after
+    the load would stay blocked when the account gets free units."""
     match query:
         case queries.BlockedQueues(account):
             return [("fields", keys.blocked_queues(keys.account_name(account)), count)]

@@ -31,7 +31,8 @@ _ACCOUNT = msgspec.json.Decoder(Account)
 
 
 class PoolSnapshot(PoolLedger):
-    """Some accounts of a pool as they were read, with the number of open reservations of each."""
+    """A ledger with some accounts of a pool as they were read, and the number of open reservations of
+    each."""
 
     def __init__(self, clock: FrozenClock, pools: dict[str, PoolRecord]) -> None:
         super().__init__(clock, lambda _: None)

@@ -99,8 +99,8 @@ class RedisProtocol(asyncio.Protocol):
         await asyncio.shield(self.closed)
 
     async def finish(self) -> None:
-        """Waits until no request is in flight. Late replies end the connection, so this does not take
-        forever.
+        """Waits until no request is in flight. This cannot take forever, because late replies end the
+        connection.
 
         A caller that got its reply may send another request in the next iteration of the loop. So the method
         returns only after two idle iterations in a row."""
@@ -114,7 +114,7 @@ class RedisProtocol(asyncio.Protocol):
                 await asyncio.sleep(0)
 
     def abandon(self) -> None:
-        """Closes only the socket, because the loop is closed or belongs to another process."""
+        """Closes only the socket, because the event loop is closed or belongs to another process."""
         self.lost = self.lost or ConnectionLostError("it was left behind by a fork or with its event loop")
         self._in_flight.clear()
         if self._transport is not None:

@@ -1,5 +1,5 @@
-"""Reads jobs with their logs, attempts and checkpoints. Also reads workers, positions of jobs, and demand for
-pools."""
+"""Reads jobs with their logs, attempts and checkpoints. Also reads workers, the position of a job in its
+lane, and how many jobs wait for pools."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ async def ahead(shard: Shard, id_: str) -> int | None:
     """Returns how many ready jobs of the same lane will start before this job (R9). Counts up to 10 000.
     Returns None if the job is not ready.
 
-    The job is read first and then its position in the lane. If the job changed its lane or its place in it in
-    between, both reads are repeated, up to 10 times. After that the result is None."""
+    The job is read first and then its position in the lane. If the job changed in between, both reads are
+    repeated, up to 10 times. After that the result is None."""
     for _ in range(MAX_POSITION_READS):
         (job,) = await get(shard, [id_])
         if job is None or job.state is not State.READY:
@@ -101,8 +101,8 @@ async def demand(shard: Shard) -> list[Demand]:
 
 
 def _demand(queue: str, rank: PriorityCount, jobs: Mapping[str, Job]) -> Demand | None:
-    """Returns how many ready jobs the lane has with the priority of `rank`, and what they need on average.
-    Returns None if none of the sampled jobs (`rank.ids`) exists any more."""
+    """Returns how many ready jobs of one priority the lane has, and what they need on average. `rank` has
+    their number and the ids of the first few. Returns None if none of these few jobs exists any more."""
     sample = [jobs[id_] for id_ in rank.ids if id_ in jobs]
     if not sample:
         return None

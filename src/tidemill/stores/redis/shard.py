@@ -75,8 +75,8 @@ class Shard:
         return await self._read_server_clock(self.deadline())
 
     async def load(self, *scripts: LuaScript) -> None:
-        """Loads scripts into the server, so that `tell` can send them. `tell` ignores replies. It would not
-        notice the error for a script that the server does not know."""
+        """Loads scripts into the server, so that `tell` can send them by their hash. `tell` ignores replies,
+        so it would not notice that the server does not know a script."""
         for script in scripts:
             await self.ask(b"SCRIPT", b"LOAD", script.source)
 
@@ -105,8 +105,8 @@ class Shard:
         connection.ask(self._packed(script, args), until).add_done_callback(on_reply)
 
     def _packed(self, script: LuaScript, args: tuple[CommandArgument, ...]) -> bytes:
-        words = self._clock.words() if script.uses_boot_clock else self._clock.words_without_expectation()
-        return pack_command((b"EVALSHA", script.sha, 1, self.root, words, *args))
+        clock = self._clock.argument() if script.uses_boot_clock else self._clock.argument_without_boot()
+        return pack_command((b"EVALSHA", script.sha, 1, self.root, clock, *args))
 
     async def _read_server_clock(self, until: float) -> tuple[float, float]:
         wall, boot = await self._call(lambda: self._packed(READ_CLOCK, ()), until, True, READ_CLOCK)

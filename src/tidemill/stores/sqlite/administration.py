@@ -124,10 +124,10 @@ _PAGES_PER_STEP = 1000
 
 
 def back_up(source: apsw.Connection, target: Path, progress: Callable[[float], None] | None) -> None:
-    """Copies the database to the new file `target`. The copy gets its final name only when it is complete and
+    """Copies the database to the new file `target`. The copy gets its final name when it is complete and
     synced to disk. `progress` is called with the finished share, from 0 to 1.
 
-    `source` must be in a read transaction, so that concurrent writes neither appear in the copy nor restart
+    `source` must be in a read transaction. Otherwise concurrent writes would appear in the copy or restart
     it."""
     source.pragma("schema_version")  # a snapshot begins with the first read
     part = target.with_name(f"{target.name}.part")

@@ -82,7 +82,7 @@ class SqliteClaim:
         return settings.concurrency - running
 
     def key_capacity(self, queue: str, settings: QueueSettings) -> KeyCapacity:
-        """Returns an object that tells how many more jobs of each key may run now."""
+        """Returns a `KeyCapacity`, which tells how many more jobs of each key may run now."""
         return KeyCapacity(self.transaction, queue, settings, SQL.running_with_key)
 
     def mark_running(

@@ -19,7 +19,7 @@ from tidemill.clock import Clock
 from tidemill.errors import StoreError, StoreUnavailable
 from tidemill.stores.sqlite.errors import translate_errors
 from tidemill.stores.sqlite.file import DatabaseFile
-from tidemill.stores.sqlite.inbox import has_jobs
+from tidemill.stores.sqlite.insert_inbox import has_jobs
 from tidemill.stores.sqlite.migrations import check_owner, migrate
 from tidemill.stores.sqlite.settings_cache import SettingsCache
 from tidemill.stores.sqlite.transaction import SqliteTransaction
@@ -145,8 +145,8 @@ T = TypeVar("T")
 
 class ReadConnection:
     """Runs reads on a separate connection, one at a time. New jobs may still be in the table `inbox`, which
-    reads do not see. In this case `file_inbox` is called before the read; it moves these jobs into the table
-    `jobs`."""
+    reads do not see. `file_inbox` is a function that moves these jobs into the table `jobs`. It is called
+    before a read if there are such jobs."""
 
     def __init__(self, file: DatabaseFile, clock: Clock, file_inbox: Callable[[], None]) -> None:
         self._file, self._path = file, file.path

@@ -100,8 +100,8 @@ def get_worklist(
 def _waiting_documents(
     transaction: SqliteTransaction, kind: DocumentKind, limit: int, ids: tuple[str, ...] | None
 ) -> tuple[dict[str, None], dict[str, None]]:
-    """Returns the ids of documents with job changes, and the ids of due documents. Both are dicts used as
-    ordered sets; an id may be in both. If `ids` is given, only these documents are considered."""
+    """Returns the ids of documents with job changes, and the ids of due documents. An id may be in both. Both
+    are dicts, used as ordered sets. If `ids` is given, only these documents are considered."""
     of, now = kind.value, transaction.now
     if ids is None:
         work_items = transaction.execute(SQL.marked, (of, limit))

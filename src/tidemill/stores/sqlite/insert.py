@@ -172,8 +172,8 @@ class _InsertBatch:
         return [answers.get(job.id) or self._accept(job, group.queue, held, answers) for job in group.jobs]
 
     def _held(self, queue: str, jobs: Sequence[NewJob]) -> set[str]:
-        """Returns the unique keys of `jobs` that a stored job of the queue has too. Such a job is live or
-        holds the key. The caller later finds out whether it really holds the key."""
+        """Returns the unique keys of `jobs` that a stored job of the queue also has. The caller later finds
+        out whether that job still holds the key."""
         keys = tuple({job.unique.key for job in jobs if job.unique is not None})
         if not keys:
             return set()

@@ -66,7 +66,7 @@ class ReadyRow(msgspec.Struct, array_like=True, frozen=True):
 
 
 class QueueHead(NamedTuple):
-    """The first facts that a claim reads of a queue.
+    """The first values that a claim reads of a queue.
 
     - `due`: the wall time when the next scheduled job is due
     - `needs_pools`: nonzero if open lanes need pools
@@ -109,11 +109,11 @@ class KeyCapacity:
 
 
 class LaneCursor:
-    """Iterates over the open lanes of each group, in the order in which they are served. A lane whose key is
-    at its concurrency limit is skipped, and a block is stored for it.
+    """Iterates over the open lanes of each group, in the order in which a claim serves them. A lane whose key
+    is at its concurrency limit is skipped, and a block is stored for it.
 
-    The method `first` returns up to `limit` lanes of each group. `pooled=True`: some lanes need pools, so the
-    cursor first reads which groups are open. `pooled=False`: only the group without pools is read."""
+    `first` returns up to `limit` lanes of each group. `pooled=True`: some lanes need pools, so the cursor
+    first reads which groups are open. `pooled=False`: only the group without pools is read."""
 
     def __init__(
         self, transaction: SqliteTransaction, queue: str, capacity: KeyCapacity, limit: int, *, pooled: bool
@@ -141,11 +141,11 @@ class LaneCursor:
 def _lanes(
     transaction: SqliteTransaction, queue: str, capacity: KeyCapacity, limit: int, group: str
 ) -> Iterator[OpenLane]:
-    """Yields the open lanes of a group in serving order, and blocks lanes at their key's limit. Reads `limit`
-    lanes first and more on demand.
+    """Yields the open lanes of a group in serving order, and blocks lanes whose key is at its limit. Reads
+    `limit` lanes first and more on demand.
 
-    This is no method, because a method's generator and its LaneCursor would refer to each other. Every claim
-    would leave such a cycle, which only the garbage collector can free."""
+    This is a function and not a method of LaneCursor, because the generator and the cursor would refer to
+    each other. Only the garbage collector could free such a cycle."""
     after, count = _FIRST_POSITION, limit
     while True:
         rows = transaction.execute(SQL.open_lanes, (queue, group, *after, count)).fetchall()

@@ -1,10 +1,10 @@
-"""The accounts of pools that one transaction uses. Each account is read once and written once, however
-many jobs need it.
+"""The ledger of the SQLite store: the accounts of pools that one transaction uses. Each account is read once
+and written once, however many jobs need it.
 
-When units become free, the same transaction unblocks the lanes that wait for these units. If a pool
-blocks a group of lanes, the table `blocks` has one row for the group. If one key of a pool blocks a lane,
-the row of the lane names this key. So a claim does not have to check whether the accounts of blocked
-lanes have changed."""
+When units become free, the same transaction unblocks the lanes that wait for these units. If a pool blocks a
+group of lanes, the table `blocks` has one row for the group. If one key of a pool blocks a lane, the row of
+the lane names this key. So a claim does not have to check whether the accounts of blocked lanes have
+changed."""
 
 from __future__ import annotations
 
@@ -165,9 +165,9 @@ class SqliteLedger:
         self._connection.executemany(RESERVATIONS.add, rows)
 
     def exchange(self, claim: ClaimKey, worker: str, need: Need) -> bool | float:
-        """Moves a reservation that the claim made for a later call of the handler to this moment, because the
-        call starts now (P18). Releases the units and reserves them again, so they count from now on. Returns
-        True if done, False without such a reservation, or the seconds to wait if units are missing."""
+        """Makes units that the claim reserved for a later call count from now, because the handler makes this
+        call now (P18). Returns True if done, False if the claim has no such reservation, or the seconds to
+        wait if units are missing."""
         row = self._connection.execute(RESERVATIONS.deferred, (*claim, need.pool, need.key or "")).fetchone()
         if row is None:
             return False
@@ -185,9 +185,9 @@ class SqliteLedger:
         return True
 
     def depart(self, claim: ClaimKey, worker: str, need: Need, departure: Departure) -> None:
-        """Counts the units of a request that the worker sends to the provider now (P21). `departure` EXTRA:
-        the request was not reserved and gets its own reservation, even if it does not fit. LATE: the request
-        leaves later than its reservation allows, so the reservation is moved to this moment."""
+        """Counts the units of a request that is sent now and that its reservation does not cover (P21).
+        EXTRA: the request was not reserved and gets a new reservation, even if it does not fit. LATE: the
+        request leaves later than its reservation allows, so its units count from now."""
         if departure is Departure.EXTRA:
             reserved = late_calls.take_extra_request(self, need, self.now)
             self.hold(claim, worker, () if reserved is None else (reserved,))

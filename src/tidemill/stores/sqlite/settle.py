@@ -60,8 +60,8 @@ def settle_units(
 
 
 def _is_first_settlement(transaction: SqliteTransaction, claim: ClaimKey, answer: WriteAnswer) -> bool:
-    """True if the usage that the worker reports has to be counted. An accepted settlement (OK) is always
-    counted. If the claim is no longer current, its first report is counted, and only if the store already
+    """True if the usage that the worker reports has to be counted. The usage of an accepted settlement (OK)
+    always counts. If the claim is no longer current, only its first report counts, and only if the store
     counted the reserved units as used when it took the job back (P14)."""
     return answer is WriteAnswer.OK or transaction.execute(RESERVATIONS.confirm, claim).get is not None
 
@@ -104,8 +104,8 @@ def end_abandoned_units(transaction: SqliteTransaction, dead: Sequence[str]) -> 
 
 
 def abandon_units(transaction: SqliteTransaction, job: Job) -> None:
-    """Keeps the reservations of a job that is cancelled while it runs, until its worker settles them or its
-    lease ends (P14)."""
+    """Leaves the reservations of a job that is cancelled while it runs to its worker, until the worker
+    settles them or the lease ends (P14)."""
     transaction.execute(RESERVATIONS.abandon, (job.lease, job.id, job.fence, job.claim))
 
 

@@ -36,7 +36,7 @@ from tidemill.core.pools import LimitChanges, PoolSettings
 from tidemill.core.queues import InsertResult, QueueChanges, QueueSettings
 from tidemill.core.states import State
 from tidemill.store_url import DEFAULT_FILE_MODE
-from tidemill.stores.sqlite import administration, documents, inbox, leases, queues, reader
+from tidemill.stores.sqlite import administration, documents, insert_inbox, leases, queues, reader
 from tidemill.stores.sqlite import checkpoints as steps
 from tidemill.stores.sqlite import pools as sqlite_pools
 from tidemill.stores.sqlite.claim import claim
@@ -48,7 +48,7 @@ from tidemill.stores.sqlite.insert import admit, insert, list_arrivals
 from tidemill.stores.sqlite.leases import extend, reclaim
 from tidemill.stores.sqlite.prune import prune
 from tidemill.stores.sqlite.settle import settle
-from tidemill.stores.sqlite.sync_verbs import SqliteBlocking
+from tidemill.stores.sqlite.sync_methods import SqliteBlocking
 from tidemill.stores.sqlite.transaction import SqliteTransaction
 from tidemill.stores.sqlite.wakeups import SqliteWakeups
 from tidemill.stores.sqlite.writer import SqliteWriter
@@ -113,9 +113,9 @@ class SqliteStore:
 
     async def insert(self, groups: Sequence[JobGroup]) -> list[list[InsertResult]]:
         def append_or_insert(transaction: SqliteTransaction) -> list[list[InsertResult]]:
-            appended = inbox.append_job(transaction.connection, transaction.now, groups)
-            if appended is None or inbox.is_full(transaction.connection):
-                inbox.move_to_jobs(transaction)
+            appended = insert_inbox.append_job(transaction.connection, transaction.now, groups)
+            if appended is None or insert_inbox.is_full(transaction.connection):
+                insert_inbox.move_to_jobs(transaction)
             if appended is None:
                 return insert(transaction, groups)
             transaction.topics.add(queue_topic(groups[0].queue))

@@ -1,5 +1,5 @@
-"""One SQLite transaction: the functions that all operations of the store use to read and write jobs, lanes,
-counters and wake-ups."""
+"""One SQLite transaction: reads and writes jobs, lanes, counters and wake-ups for all methods of the
+store."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ class SqliteTransaction:
         return total
 
     def droppable(self, queue: str, state: State) -> int:
-        """Returns the number of ended jobs in `state` that the queue's retention may delete. Jobs of flows
-        are not counted, because their flow decides how long they stay."""
+        """Returns how many ended jobs in `state` the queue's retention may delete. Jobs of flows are not
+        counted, because their flow decides how long they stay."""
         counter = f"{state.value}_flow_jobs"
         stored = self.connection.execute(SQL.counter, (queue, counter)).get
         return self.count(queue, state) - (stored or 0) - self._counts.get((queue, counter), 0)
@@ -273,9 +273,9 @@ class SqliteTransaction:
         self._history[queue, column] = self._history.get((queue, column), 0) + jobs
 
     def touch(self, queue: str, lane: str, served: int | None = None) -> None:
-        """Remembers that the ready jobs of a lane changed; `refresh_lanes` later writes the lane's new first
+        """Records that the ready jobs of a lane changed; `refresh_lanes` later writes the lane's new first
         job. If a claim took a call from the lane, `served` is the store-wide number of that call. Of lanes
-        with the same priority, the lane with the smallest number has the next turn."""
+        with the same priority, the one with the smallest `served` comes next."""
         self._lanes[queue, lane] = served or self._lanes.get((queue, lane))
 
     def free_slot(self, queue: str, lane: str) -> None:

@@ -1,8 +1,8 @@
 """The only writer of a store object. It commits several requests together (group commit).
 
-Coroutines submit requests to a thread, which commits all waiting requests together; the callers share one
-fsync. If a request fails, the whole group is rolled back. Then each request runs alone, so no caller gets the
-error of another. If the transaction cannot begin because the file is locked, no request is repeated and all
+Coroutines submit requests to the writer's thread. The thread commits all waiting requests together, so that
+they share one fsync. If a request fails, the whole group is rolled back, and each request runs again alone.
+So no caller gets the error of another. If the transaction cannot begin because the file is locked, all
 callers get this error. A caller without an event loop runs its request in its own thread."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidemill.clock import Clock
 from tidemill.core.jobs import JobGroup
 from tidemill.core.queues import InsertResult
 from tidemill.errors import StoreError, StoreUnavailable
-from tidemill.stores.sqlite import inbox
+from tidemill.stores.sqlite import insert_inbox
 from tidemill.stores.sqlite.connection import BUSY_TIMEOUT_SECONDS, BusyTimeout, connect, survive_forks
 from tidemill.stores.sqlite.errors import translate_error, translate_errors
 from tidemill.stores.sqlite.file import DatabaseFile
@@ -120,9 +120,9 @@ class SqliteWriter:
                 return None
             self._set_busy_timeout(began)
             self._set_synchronous(connection, "full")
-            inserted = inbox.append_job(connection, self._clock.wall(), groups)
+            inserted = insert_inbox.append_job(connection, self._clock.wall(), groups)
             self._file.check()
-            is_inbox_full = inserted is not None and inbox.is_full(connection)
+            is_inbox_full = inserted is not None and insert_inbox.is_full(connection)
         except apsw.Error as error:
             raise translate_error(error, self._path) from error
         finally:
@@ -244,7 +244,7 @@ class SqliteWriter:
         if self._boot_id != clock.boot_id:
             end_previous_boot(transaction, clock.boot_id)
         if request.files_inbox:
-            inbox.move_to_jobs(transaction)
+            insert_inbox.move_to_jobs(transaction)
         request.answer = request.work(transaction)
         transaction.finish()
         request.transaction = transaction

@@ -51,7 +51,7 @@ async def release_until_full(
     await driver.store.declare_pools({"own": TOKEN_POOL, "other": SECOND_POOL, "site": KEYED_POOL})
     if full:
         await driver.add(new_job("full", priority=0, needs=(need("other", tokens=full),)))
-        await driver.settle(await driver.take_one(), spent=UsageReport(well=True))
+        await driver.settle(await driver.take_one(), spent=UsageReport(is_success=True))
     await driver.add(new_job("a", needs=needs))
     job = await driver.take_one()
     assert await driver.settle(job, UnitWait(waits), CALL_NOT_MADE) is WriteAnswer.OK

@@ -48,9 +48,11 @@ def need(pool: str, key: str | None = None, **units: float) -> Need:
     return Need(pool, key, units)
 
 
-def usage_of_call(pool: str, key: str | None = None, *, well: bool = True, **units: float) -> UsageReport:
-    """Returns the usage report of a call that used these units. `well=True`: the call succeeded."""
-    return UsageReport(well=well, usages=(PoolUsage(pool=pool, key=key, units=units),))
+def usage_of_call(
+    pool: str, key: str | None = None, *, is_success: bool = True, **units: float
+) -> UsageReport:
+    """Returns the usage report of a call that used these units. `is_success=True`: the call succeeded."""
+    return UsageReport(is_success=is_success, usages=(PoolUsage(pool=pool, key=key, units=units),))
 
 
 def refusal_of_call(pool: str, reason: Reason, key: str | None = None, **more: Any) -> UsageReport:

@@ -28,7 +28,7 @@ from tidemill.testing.conformance.fixtures import (
 
 DAY_POOL = PoolSettings(limits=(Limit.requests(20, per="minute"), Limit.requests(500, per=Day())))
 LARGE_POOL = PoolSettings(limits=(Limit.requests(1000, per="minute"),))
-SUCCESSFUL_CALL = UsageReport(well=True)
+SUCCESSFUL_CALL = UsageReport(is_success=True)
 OVERLOADED = refusal_of_call("m", Reason.OVERLOAD)
 
 

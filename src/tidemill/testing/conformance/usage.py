@@ -229,7 +229,7 @@ class TestObservations:
         await driver.add(*[new_job(f"job-{n}", needs=(need("m"),)) for n in range(12)])
         job = await driver.take_one()
         seen = Observation(pool="m", remaining={"requests per minute": 3})
-        await driver.settle(job, spent=UsageReport(well=True, observations=(seen,)))
+        await driver.settle(job, spent=UsageReport(is_success=True, observations=(seen,)))
         assert (await driver.pool("m")).external_usage == {"requests per minute": 6}
         assert len(await driver.take("x")) == 3
 

@@ -52,7 +52,7 @@ def _task_info(task: TaskDefinition) -> TaskInfo:
         isolate=task.isolate,
         expires=task.expires,
         pools=tuple(use.pool.name for use in task.pools),
-        together=None if task.batch is None else task.batch.together.max_items,
+        together=None if task.batch is None else task.batch.policy.max_items,
         payload=task.payload.schema(),
     )
 

@@ -76,8 +76,8 @@ class InsertRules(StorePair):
 
 
 async def _admit_waiting(store: Store, queue: str, verdict: NewJob | None) -> int:
-    """Answers all arrivals in the store: the newest becomes the job `verdict`, and all others are rejected.
-    With `verdict=None` the newest is rejected too. Returns the store's count of admitted arrivals."""
+    """Rejects all waiting arrivals except the newest. The newest becomes the job `verdict`, or is rejected
+    too if `verdict` is None. Returns how many arrivals the store has handled."""
     refused = RejectedArrival(queue=queue, error=some.STRATEGY_ERROR)
     waiting = await store.arrivals(MAX_JOBS)
     admissions = [Admission(arrival, queue, refused) for arrival in waiting[:-1]]

@@ -133,11 +133,13 @@ attempt_usages = st.one_of(
     st.builds(
         UsageReport,
         made=st.sampled_from((True, True, False)),
-        well=st.booleans(),
+        is_success=st.booleans(),
         usages=st.lists(usages, max_size=2).map(tuple),
         observations=st.sampled_from(((),)),
     ),
-    st.builds(UsageReport, well=st.booleans(), observations=st.lists(observations, max_size=2).map(tuple)),
+    st.builds(
+        UsageReport, is_success=st.booleans(), observations=st.lists(observations, max_size=2).map(tuple)
+    ),
 )
 
 

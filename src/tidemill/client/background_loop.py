@@ -13,7 +13,7 @@ from tidemill.errors import ConfigurationError, StoreUnavailable
 T = TypeVar("T")
 
 
-class Portal:
+class BackgroundLoop:
     """Runs coroutines on an event loop in a daemon thread. The first call of `run` starts the thread, `stop`
     ends it."""
 
@@ -27,12 +27,12 @@ class Portal:
         return self._loop is not None
 
     def is_here(self) -> bool:
-        """True on the portal's own thread, where no code may wait for the portal."""
+        """True if the caller runs on the thread of this event loop, where it must not wait for the loop."""
         return self._thread is threading.current_thread()
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Runs a coroutine on the portal's event loop, waits for it and returns its result. `work` creates
-        the coroutine."""
+        """Runs a coroutine on this event loop, waits for it and returns its result. `work` is a function that
+        creates the coroutine."""
         if self.is_here():
             raise ConfigurationError(
                 "a `…_sync` verb was called inside what `run_sync` runs, and would wait for itself; "
@@ -63,7 +63,7 @@ class Portal:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="tidemill portal", daemon=True
+                    target=self._loop.run_forever, name="tidemill background loop", daemon=True
                 )
                 self._thread.start()
             return self._loop

@@ -1,4 +1,4 @@
-"""The store's methods insert, amend and get in a synchronous form, for programs without an event loop."""
+"""Synchronous forms of the store methods insert, amend and get, for programs without an event loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tidemill.stores.sqlite.writer import SqliteWriter
 
 
 class SqliteBlocking:
-    """Synchronous forms of insert, amend and get. Each call runs in the caller's thread."""
+    """The store methods insert, amend and get for programs without an event loop. Each call runs in the
+    caller's thread."""
 
     def __init__(self, writer: SqliteWriter, reads: ReadConnection, wakeups: SqliteWakeups) -> None:
         self._writer, self._reads, self._wakeups = writer, reads, wakeups
