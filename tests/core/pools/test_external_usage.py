@@ -96,6 +96,13 @@ def test_a_reset_in_the_past_is_ignored() -> None:
     assert free(account, 59) == pytest.approx(0)
 
 
+def test_after_a_wait_of_zero_one_call_fits_now_and_the_rest_returns_until_the_reset() -> None:
+    account = after(retry_after=0, resets=20)
+    assert 1 <= free(account, 0.5 + A_SLOT) < 5
+    assert free(account, 10) == pytest.approx(29, abs=3)
+    assert free(account, 20.5 + A_SLOT) == 59
+
+
 def test_without_a_hint_units_count_for_a_whole_window() -> None:
     account = after(refused=False)
     assert free(account, 60) == pytest.approx(0)
@@ -123,6 +130,8 @@ def test_a_hint_only_shortens_the_wait(
     assert pool_statistics.external_units(pool, hinted, at(then)).get(NAME, 0.0) <= (
         pool_statistics.external_units(pool, plain, at(then)).get(NAME, 0.0) + 1e-6
     )
-    hints = [hint for hint in (wait, resets) if hint is not None and hint > 0]
+    # A wait of 0 seconds is a hint: one call fits now. A reset in the past is none.
+    future_reset = None if resets is None or resets <= 0 else resets
+    hints = [hint for hint in (wait, future_reset) if hint is not None]
     if left == 0 and hints and then < min(*hints, 60):
         assert free(hinted, then, pool) <= 1e-6

@@ -160,7 +160,7 @@ async def test_a_single_server_is_not_a_cluster(redis_server: Redis) -> None:
 
 async def test_a_cluster_without_a_node_for_the_slot_is_refused(redis_cluster: RedisCluster) -> None:
     handle = RedisHandle(
-        parse_url(f"redis+cluster://{HOST}:{redis_cluster.nodes[0].port}?timeout=1", "nobody")
+        parse_url(f"redis+cluster://{HOST}:{redis_cluster.nodes[0].port}?timeout=3", "nobody")
     )
     owner = redis_cluster.node_of("{nobody}:")
     with owner.client() as client:
