@@ -197,8 +197,8 @@ class PoolLedger:
             self.unconfirmed_units[claim] = self._clock.wall()
 
     def handle_reboot(self) -> None:
-        """Removes from all accounts the state that is not valid after a restart of the machine, because the
-        boot clock started again. The leases of abandoned claims expire."""
+        """Corrects all accounts after a restart of the machine. The boot clock has started again, so
+        times of the old boot are removed. The leases of claims whose worker is gone end now."""
         for account_key in self.accounts:
             if known := self.load(account_key):
                 self.save(account_key, known[1])
