@@ -117,6 +117,24 @@ def test_amounts_are_overridden_and_unset(cli: Cli) -> None:
     )
 
 
+def test_the_amounts_of_one_key_are_overridden_and_unset(cli: Cli) -> None:
+    words = ("requests per minute=1", "--key", "a.example", "--for", "1h", "--reason", "they are slow")
+    stored = cli("pools", "set", "site", *words, *APP).out
+    assert stored.startswith("site/a.example: requests per minute=1 by ")
+    assert stored.rstrip().endswith(": they are slow")
+    info = cli("pools", "info", "site", "--key", "a.example", *APP).out
+    assert re.search(r"this key: +requests per minute=1 by ", info)
+    assert cli("pools", "info", "site", "--key", "a.example", *APP, "--json").json["key_override"][
+        "changes"
+    ] == {"amounts": {"requests per minute": 1.0}}
+    assert "this key" not in cli("pools", "info", "site", *APP).out
+    refused = cli("pools", "set", "model", "requests per minute=1", "--key", "a", *APP)
+    assert "pool 'model': key: the pool has no keys; leave 'a' out" in refused.err
+    assert cli("pools", "unset", "site", "--key", "b.example", *APP).code == 1
+    cleared = cli("pools", "unset", "site", "--key", "a.example", *APP).out
+    assert cleared == "site/a.example: follows the code again\n"
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -145,7 +163,7 @@ def test_a_pool_is_closed_and_opened(cli: Cli) -> None:
     assert len(cli.on_store(lambda store: claim(store, "mail", number=3)).jobs) == 1
     result = cli("pools", "close", "site", "--key", "a.example", *APP, "--json")
     assert (result.json["key"], result.json["until"]) == ("a.example", None)
-    assert "pool 'site': it has keys" in cli("pools", "close", "site", *APP).err
+    assert "pool 'site': key: the pool has keys" in cli("pools", "close", "site", *APP).err
 
 
 def test_a_refusal_is_shown_and_reported_by_the_doctor(cli: Cli) -> None:

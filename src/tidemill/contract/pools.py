@@ -46,6 +46,8 @@ class LimitView(msgspec.Struct, frozen=True, kw_only=True):
 class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     """The current state of one pool, or of one key of it, for display.
 
+    - `override`: an operator's amounts for the whole pool; None if there are none.
+    - `key_override`: an operator's amounts for this key, which win (P23); None if there are none.
     - `closures`: the closures that the breaker made.
     - `closed`: the closure that an operator made, if any.
     - `reservations`: the number of open reservations.
@@ -58,6 +60,7 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None
     declared: PoolSettings
     override: Override[LimitChanges] | None
+    key_override: Override[LimitChanges] | None
     limits: tuple[LimitView, ...]
     closures: tuple[Closure, ...]
     closed: OperatorClosure | None
@@ -142,20 +145,30 @@ class PoolStore(Protocol):
         pool: str,
         changes: LimitChanges,
         *,
+        key: str | None = None,
         by: str,
         reason: str | None = None,
         until: float | UnsetType | None = UNSET,
     ) -> None:
-        """Adds an operator's new amounts for limits to the pool's override. `by` is the author.
+        """Adds an operator's new amounts for limits to the override of the pool, or of one key of it. `by` is
+        the author.
 
         P2  Other limits in the override stay, as in Q2. The change takes effect with the next call of any
-            store method, on every worker. The override ends by itself at `until` (wall time)."""
+            store method, on every worker. The override ends by itself at `until` (wall time).
+        P23 With `key`, the override belongs to one key of a pool with keys. All rules of P2 apply to it. For
+            each limit the override of the key wins over the override of the pool, which wins over the
+            declaration. What was learned about its limits is forgotten. An account with an override is not
+            pruned. A need is valid (P10) if the limits of its key admit it."""
         ...
 
-    async def clear_pool_override(self, pool: str, names: Sequence[str] = ()) -> None:
-        """Removes the named limits from the pool's override. Without `names` the whole override is removed.
+    async def clear_pool_override(
+        self, pool: str, names: Sequence[str] = (), *, key: str | None = None
+    ) -> None:
+        """Removes the named limits from the override of the pool, or of one key of it. Without `names` the
+        whole override is removed.
 
-        P22 The declared amounts apply again, by the rules of Q6."""
+        P22 The declared amounts apply again, by the rules of Q6. For a key, the pool's override applies
+            again if there is one."""
         ...
 
     async def reserve(
@@ -206,7 +219,7 @@ class PoolStore(Protocol):
         """Returns the current state of all pools.
 
         P7  Every declared pool is listed. A pool with keys also has one entry for each key with used
-            units, open reservations or a closure."""
+            units, open reservations, a closure or an override."""
         ...
 
     async def pool_history(self, pool: str, since: float) -> list[PoolMinute]:

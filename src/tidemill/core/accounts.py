@@ -19,7 +19,8 @@ from tidemill.core.external_usage import UNKNOWN_CALL, CallFacts
 from tidemill.core.feedback import Observation, Refusal
 from tidemill.core.learned_limits import LearnedLimits
 from tidemill.core.needs import Units
-from tidemill.core.pools import PoolSettings, PoolState, refresh_after_boot, resize_buckets
+from tidemill.core.overrides import Override, apply_override
+from tidemill.core.pools import LimitChanges, PoolSettings, PoolState, refresh_after_boot, resize_buckets
 from tidemill.core.reservations import Reservation, UnitRequest
 from tidemill.core.windows import Instant, WindowState
 from tidemill.core.windows.base import TOLERANCE
@@ -51,7 +52,8 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     - `closed`: the operator's closure, None if there is none.
     - `external_usage`: by limit name, a window that counts only the units that other programs used.
     - `learned`: the learned limits, by limit name.
-    - `suspects`: by limit name, the wall time of a refusal that suggests that the limit is too high."""
+    - `suspects`: by limit name, the wall time of a refusal that suggests that the limit is too high.
+    - `override`: an operator's limits for this key (P23), None if there are none."""
 
     state: PoolState = PoolState()
     breaker: Breaker = Breaker()
@@ -59,6 +61,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     external_usage: dict[str, WindowState] = msgspec.field(default_factory=dict)
     learned: LearnedLimits = msgspec.field(default_factory=dict)
     suspects: dict[str, float] = msgspec.field(default_factory=dict)
+    override: Override[LimitChanges] | None = None
 
 
 class UnitGrant(msgspec.Struct, frozen=True):
@@ -129,6 +132,38 @@ def redeclare_account(account: Account, names: frozenset[str]) -> Account:
     state = replace(account.state, windows=windows, held=held, revision=account.state.revision + 1)
     learned = learned_limits.keep_limits(account.learned, names)
     return replace(account, state=state, external_usage=others, learned=learned, suspects={})
+
+
+def apply_key_override(pool: PoolSettings, account: Account, wall: float) -> PoolSettings:
+    """Returns the settings in force for the key of this account (P23). `pool` has the declared settings with
+    the override of the whole pool. The override of the key wins. `wall` is the wall time."""
+    return pool if account.override is None else apply_override(pool, account.override, wall)
+
+
+def set_key_override(account: Account, override: Override[LimitChanges] | None) -> Account:
+    """Returns the account with another override of its key; None removes the override (P23). Tidemill forgets
+    what it learned about the limits that the override names, because the operator knows better. The revision
+    grows, so that stores try waiting jobs again."""
+    named = {} if override is None else override.changes.amounts
+    learned = {name: learned for name, learned in account.learned.items() if name not in named}
+    suspects = {name: since for name, since in account.suspects.items() if name not in named}
+    state = replace(account.state, revision=account.state.revision + 1)
+    return replace(account, override=override, learned=learned, suspects=suspects, state=state)
+
+
+def end_key_override(account: Account, wall: float) -> Account:
+    """Returns the account without its override if the override has ended at the wall time `wall`. Otherwise
+    returns the same account. Setting the wall clock back then cannot restore the override."""
+    if account.override is None or account.override.holds(wall):
+        return account
+    return set_key_override(account, None)
+
+
+def first_override_end(override: Override[LimitChanges] | None, account: Account) -> float | None:
+    """Returns the wall time when the first of two overrides ends: `override` of the pool, or that of the
+    account's key. Returns None if neither has an end."""
+    ends = [known.until for known in (override, account.override) if known is not None]
+    return min((end for end in ends if end is not None), default=None)
 
 
 def pool_with_learned_limits(pool: PoolSettings, account: Account, now: Instant) -> PoolSettings:

@@ -61,9 +61,18 @@ def is_closed(account: Account, now: Instant) -> bool:
     return by_hand or bool(breakers.drop_expired_closures(account.breaker, now).closures)
 
 
+def is_busy(pool: PoolSettings, account: Account, now: Instant) -> bool:
+    """True if the list of pools shows this key even without an open reservation: it is closed, has used units
+    or has an override (P7)."""
+    overridden = account.override is not None and account.override.holds(now.wall)
+    return overridden or is_closed(account, now) or has_used_units(pool, account, now)
+
+
 def is_at_rest(pool: PoolSettings, account: Account, now: Instant) -> bool:
     """True if the account can be deleted, because a new and empty account would give the same answers. The
     caller has checked that the account has no open reservations."""
+    if account.override is not None and account.override.holds(now.wall):
+        return False
     hold, pace = account.state.hold, account.state.windows.values()
     if hold is not None and now.boot < hold.until:
         return False

@@ -64,15 +64,30 @@ def _declare_pool(pool_ledger: PoolLedger, name: str, settings: PoolSettings) ->
     pool_ledger.reopen(name)
 
 
-def override_pool(records: Records, name: str, edit: OverrideEdit[LimitChanges]) -> None:
-    """Replaces the override of a pool with the result of `edit`, which gets the current override and the wall
-    time (P2, P22). Raises ConfigurationError if the pool is not declared or the result is invalid."""
+def override_pool(records: Records, account_key: AccountKey, edit: OverrideEdit[LimitChanges]) -> None:
+    """Replaces the override of a pool, or of one key of it, with the result of `edit`. `edit` gets the
+    current override and the wall time (P2, P22, P23). Raises ConfigurationError if the pool is not
+    declared or the result is invalid."""
+    name, key = account_key
+    if key is not None:
+        _override_key(records, account_key, edit)
+        return
     pool = _declared_pool(records.pool_ledger, name)
     override = edit(pool.override, records.clock.wall())
     if override is not None and (problem := override.problem(pool.declared)):
         raise ConfigurationError(f"pool {name!r}: {problem}")
     pool.override = override
     records.pool_ledger.reopen(name)
+
+
+def _override_key(records: Records, account_key: AccountKey, edit: OverrideEdit[LimitChanges]) -> None:
+    pool_ledger = records.pool_ledger
+    account = _load_account(pool_ledger, account_key)
+    override = edit(account.override, records.clock.wall())
+    if override is not None and (problem := override.problem(pool_ledger.pools[account_key[0]].declared)):
+        raise ConfigurationError(f"pool {account_key[0]!r}: {problem}")
+    if override != account.override:
+        pool_ledger.change_key(account_key, accounts.set_key_override(account, override))
 
 
 def reserve_units(  # noqa: PLR0917 - a claim is named by three values
@@ -181,9 +196,13 @@ def problem_with_deferred(records: Records, job: Job, deferred: tuple[Need, ...]
 
 def problem_with_need(pool_ledger: PoolLedger, need: Need) -> str | None:
     pool = pool_ledger.pools.get(need.pool)
-    return (
-        need.problem(None, None) if pool is None else need.problem(pool.declared, pool_ledger.in_force(pool))
-    )
+    if pool is None:
+        return need.problem(None, None)
+    problem = need.problem(pool.declared, pool_ledger.in_force(pool))
+    if problem is None or need.key is None or not pool.declared.keyed:
+        return problem
+    # Only a call that the pool's own limits refuse needs the account, which another query loads.
+    return need.problem(pool.declared, pool_ledger.peek_account(pool, (need.pool, need.key))[0])
 
 
 def _declared_pool(pool_ledger: PoolLedger, name: str) -> PoolRecord:
@@ -203,11 +222,7 @@ def _load_account(pool_ledger: PoolLedger, account_key: AccountKey) -> accounts.
 
 def _is_busy(pool_ledger: PoolLedger, account_key: AccountKey) -> bool:
     known, now = pool_ledger.peek_account(pool_ledger.pools[account_key[0]], account_key), pool_ledger.now()
-    return (
-        bool(pool_ledger.reservations(account_key))
-        or pool_statistics.is_closed(known[1], now)
-        or pool_statistics.has_used_units(*known, now)
-    )
+    return bool(pool_ledger.reservations(account_key)) or pool_statistics.is_busy(*known, now)
 
 
 def _pool_view(pool_ledger: PoolLedger, account_key: AccountKey) -> PoolView:
@@ -220,6 +235,7 @@ def _pool_view(pool_ledger: PoolLedger, account_key: AccountKey) -> PoolView:
         key=key,
         declared=pool.declared,
         override=override_in_force(pool.override, now.wall),
+        key_override=override_in_force(account.override, now.wall),
         limits=_limit_views(pool.declared, settings, account, pool_ledger),
         closures=breaker.drop_expired_closures(account.breaker, now).closures,
         closed=account.closed if by_hand else None,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tidemill.core import breaker as breakers
 from tidemill.core import pool_statistics
-from tidemill.core.accounts import Account, pool_with_learned_limits
+from tidemill.core.accounts import Account, apply_key_override, pool_with_learned_limits
 from tidemill.core.breaker import Breaker
 from tidemill.core.calendars import Calendar
 from tidemill.core.feedback import PROBED_REASONS
@@ -42,8 +42,9 @@ class StoredPool(Protocol):
 
 
 class PoolOutlook(msgspec.Struct, frozen=True, kw_only=True):
-    """A pool, or one key of a pool, at the moment `now` of a forecast. `settings` are the settings in force
-    at that moment, with override and learned limits."""
+    """A pool, or one key of a pool, at the moment `now` of a forecast. `override` is that of the whole pool;
+    the account has that of the key. `settings` are the settings in force at that moment, with overrides and
+    learned limits."""
 
     name: str
     key: str | None
@@ -74,7 +75,8 @@ def pool_outlook(view: StoredPool, now: Instant) -> PoolOutlook:
 def _settings_in_force(
     declared: PoolSettings, override: Override[LimitChanges] | None, account: Account, now: Instant
 ) -> PoolSettings:
-    return pool_with_learned_limits(apply_override(declared, override, now.wall), account, now)
+    overridden = apply_key_override(apply_override(declared, override, now.wall), account, now.wall)
+    return pool_with_learned_limits(overridden, account, now)
 
 
 def closed_seconds(known: PoolOutlook, call_seconds: float) -> float:
@@ -112,9 +114,8 @@ def _breaker_after_probe(known: PoolOutlook, call_seconds: float) -> Breaker:
 
 
 def _change_times(known: PoolOutlook, breaker: Breaker, limit: Limit) -> Sequence[float]:
-    changes: list[float] = []
-    if known.override is not None and known.override.until is not None:
-        changes.append(known.override.until - known.now.wall)
+    overrides = [override for override in (known.override, known.account.override) if override is not None]
+    changes = [override.until - known.now.wall for override in overrides if override.until is not None]
     if breaker.ramp is not None and not isinstance(limit.per, Calendar):
         begun = breaker.ramp - known.now.boot
         length = limit.per or breakers.ramp_seconds_left(known.declared, breaker, Instant(0.0, breaker.ramp))

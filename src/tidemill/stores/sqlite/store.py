@@ -218,16 +218,20 @@ class SqliteStore:
         pool: str,
         changes: LimitChanges,
         *,
+        key: str | None = None,
         by: str,
         reason: str | None = None,
         until: float | UnsetType | None = UNSET,
     ) -> None:
         edit = join_override(changes, by=by, reason=reason, until=until)
-        await self._writer.submit(partial(sqlite_pools.override_pool, pool=pool, edit=edit), durable=True)
+        override = partial(sqlite_pools.override_pool, account_key=(pool, key), edit=edit)
+        await self._writer.submit(override, durable=True)
 
-    async def clear_pool_override(self, pool: str, names: Sequence[str] = ()) -> None:
-        edit = clear_override(names)
-        await self._writer.submit(partial(sqlite_pools.override_pool, pool=pool, edit=edit), durable=True)
+    async def clear_pool_override(
+        self, pool: str, names: Sequence[str] = (), *, key: str | None = None
+    ) -> None:
+        override = partial(sqlite_pools.override_pool, account_key=(pool, key), edit=clear_override(names))
+        await self._writer.submit(override, durable=True)
 
     async def reserve(
         self, job: str, fence: int, claim: int, need: Need, departure: Departure | None = None

@@ -42,6 +42,7 @@ _TEST_MODULES = (
     "documents",
     "fixtures",
     "insert",
+    "key_overrides",
     "late_calls",
     "leases",
     "maintenance",
@@ -97,6 +98,7 @@ from tidemill.testing.conformance.deferred_units import TestDeferredUnits
 from tidemill.testing.conformance.documents import TestFindDocuments
 from tidemill.testing.conformance.fixtures import clock, driver, entropy, store
 from tidemill.testing.conformance.insert import TestInsert, TestKnownIds
+from tidemill.testing.conformance.key_overrides import TestKeyOverrides
 from tidemill.testing.conformance.late_calls import TestLateCalls
 from tidemill.testing.conformance.leases import TestClockJumps, TestHeartbeat, TestReclaim
 from tidemill.testing.conformance.pool_settings import (
@@ -190,6 +192,7 @@ __all__ = [
     "TestJobExpiry",
     "TestJobPosition",
     "TestKeepStep",
+    "TestKeyOverrides",
     "TestKnownIds",
     "TestLanes",
     "TestLateCalls",

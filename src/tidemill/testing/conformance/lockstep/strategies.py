@@ -97,6 +97,14 @@ amounts = st.dictionaries(
 )
 pool_changes = st.builds(LimitChanges, amounts=amounts)
 
+site_keys = st.one_of(st.sampled_from((("site", "a"), ("site", "b"))), any_pool_keys)
+KEY_LIMITS = ("requests per 10 s", "calls at once")
+key_limit_names = st.lists(st.sampled_from(KEY_LIMITS), max_size=2)
+key_changes = st.builds(
+    LimitChanges,
+    amounts=st.dictionaries(st.sampled_from(KEY_LIMITS), st.sampled_from((1.0, 2.0, 4.0)), max_size=2),
+)
+
 RESET_TIME = 1_700_000_100.0
 refusals = st.builds(
     Refusal,
