@@ -99,6 +99,28 @@ async def test_p23_a_key_has_its_own_override(
         await app_inspector.override_pool("api", {"requests per minute": 1}, key="a", by="ann")
 
 
+async def test_p24_a_learned_spacing_is_shown_and_explained(
+    app_inspector: Inspector, call: Call, manual_worker: ManualWorker, clock: ManualClock
+) -> None:
+    refusal = Refusal(reason=Reason.RATE, status=429)
+    await call.enqueue("a")
+    waiting = await call.enqueue("a")
+    [running] = await manual_worker.claim(2)
+    for _ in range(2):
+        clock.advance(61)
+        await manual_worker.store.observe([Observation(pool="site", key="a", refusal=refusal)])
+    status = await app_inspector.pool("site", key="a")
+    assert status.limits[0].spacing is not None
+    assert (status.limits[0].spacing.seconds, status.limits[0].spacing.confirmed) == (240, False)
+    clock.advance(100)
+    assert running.id != waiting.id
+    explained = await app_inspector.explain(waiting.id)
+    assert any("Learned: one call per 240 s, since " in cause.sentence for cause in explained.causes)
+    assert (await app_inspector.pool("site", key="b")).limits[0].spacing is None
+    await app_inspector.open_pool("site", key="a")
+    assert (await app_inspector.pool("site", key="a")).limits[0].spacing is None
+
+
 async def test_i15_only_an_operator_or_its_end_opens_a_pool_closed_by_hand(
     app_inspector: Inspector, call: Call, manual_worker: ManualWorker, clock: ManualClock
 ) -> None:

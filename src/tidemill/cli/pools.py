@@ -11,6 +11,7 @@ from tidemill.cli.formatting import (
     format_end,
     format_free_in,
     format_gauge,
+    format_learned,
     format_minute,
     format_override,
     format_pool_name,
@@ -119,6 +120,7 @@ def _pool_fields(pool: PoolStatus) -> dict[str, object]:
         "waiting": format_waiting_jobs(pool),
         "override": format_override(pool.override) if pool.override else None,
         "this key": format_override(pool.key_override) if pool.key_override else None,
+        "learned": format_learned(pool),
         "reserved": f"{declared.reserved_share:.0%} for priorities up to {declared.urgent}"
         if declared.reserved_share
         else None,

@@ -13,15 +13,18 @@ from typing import Protocol
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from tidemill.core import pool_statistics
 from tidemill.core.accounts import Account, OperatorClosure
 from tidemill.core.closures import Closure
 from tidemill.core.feedback import Observation
 from tidemill.core.late_calls import Departure
-from tidemill.core.learned_limits import LearnedLimit
+from tidemill.core.learned_limits import LearnedLimit, learned_limit_in_force
+from tidemill.core.learned_spacing import LearnedSpacing, apply_spacings, spacing_in_force
 from tidemill.core.needs import Need, Units
 from tidemill.core.overrides import Override
 from tidemill.core.pool_statistics import PoolChange
 from tidemill.core.pools import LimitChanges, PoolSettings
+from tidemill.core.windows import Instant
 
 
 class LimitView(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +35,9 @@ class LimitView(msgspec.Struct, frozen=True, kw_only=True):
     - `used`: the units that count now; more than `amount` if the pool is in debt.
     - `free_in`: seconds until the whole limit is free again; None if unknown.
     - `learned`: the lower limit that the provider seems to allow, and since when (wall time); None if nothing
-      was learned."""
+      was learned.
+    - `spacing`: the time between two calls that the provider seems to require, if it is longer than the
+      window; None if nothing was learned."""
 
     name: str
     unit: str
@@ -41,6 +46,28 @@ class LimitView(msgspec.Struct, frozen=True, kw_only=True):
     used: float
     free_in: float | None
     learned: LearnedLimit | None = None
+    spacing: LearnedSpacing | None = None
+
+
+def limit_views(
+    declared: PoolSettings, in_force: PoolSettings, account: Account, now: Instant
+) -> tuple[LimitView, ...]:
+    """Returns the views of all limits of a pool or of one key. `in_force` has the amounts that people set.
+    Used units count for as long as a learned spacing says."""
+    spaced = apply_spacings(in_force, in_force, account.spacings, now.wall)
+    return tuple(
+        LimitView(
+            name=limit.name,
+            unit=limit.unit,
+            amount=limit.amount,
+            declared=by_code.amount,
+            used=pool_statistics.used_units(spaced, account, counted, now),
+            free_in=pool_statistics.seconds_until_free(spaced, account, counted, now),
+            learned=learned_limit_in_force(account.learned, limit, now.wall),
+            spacing=spacing_in_force(account.spacings, limit, now.wall),
+        )
+        for limit, counted, by_code in zip(in_force.limits, spaced.limits, declared.limits, strict=True)
+    )
 
 
 class PoolView(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +156,11 @@ class PoolStore(Protocol):
     P20 `ClaimResult.waited` is the number of seconds between the call of `claim` and the time from
         which the units of its jobs count. The store reports as much as it can measure on one clock,
         and never more than passed. A repeated claim (J33) reports None, because its units were
-        reserved earlier."""
+        reserved earlier.
+    P24 A limit of one request per window may learn a spacing: a longer time between two calls
+        (`core.learned_spacing`). Refusals of its rate lengthen the spacing, and successful calls shorten
+        it, a confirmed one at most once an hour. It is stored with the account, survives a restart, and
+        keeps the account from being pruned. Only calls that were claimed after its last change count."""
 
     async def declare_pools(self, pools: Mapping[str, PoolSettings]) -> None:
         """Stores the pools that code declares, by name.
@@ -219,7 +250,7 @@ class PoolStore(Protocol):
         """Returns the current state of all pools.
 
         P7  Every declared pool is listed. A pool with keys also has one entry for each key with used
-            units, open reservations, a closure or an override."""
+            units, open reservations, a closure, an override or a learned spacing (P24)."""
         ...
 
     async def pool_history(self, pool: str, since: float) -> list[PoolMinute]:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tidemill.clock import Clock
-from tidemill.core import accounts, late_calls, ledger, pool_statistics
+from tidemill.core import accounts, key_overrides, late_calls, ledger, pool_statistics
 from tidemill.core.accounts import Account, UnitDenial
 from tidemill.core.late_calls import Departure
 from tidemill.core.ledger import AccountKey, HeldReservation
@@ -71,7 +71,7 @@ class PoolLedger:
         """Returns the pool's settings in force and the account as it is now, and changes nothing. An expired
         override is ignored but stays stored; the method `load` would remove it."""
         account = self.accounts.get(account_key, Account())
-        settings = accounts.apply_key_override(self.in_force(pool), account, self._clock.wall())
+        settings = key_overrides.apply_key_override(self.in_force(pool), account, self._clock.wall())
         return settings, accounts.refresh_account(settings, account, self._clock.boot_id, self.now())
 
     def save(self, account_key: AccountKey, account: Account) -> None:
@@ -110,7 +110,7 @@ class PoolLedger:
     def override_ends(self, account_key: AccountKey) -> float | None:
         """Returns the wall time when the first override of the pool or of the key ends; None if none ends."""
         account = self.accounts.get(account_key, Account())
-        return accounts.first_override_end(self.pools[account_key[0]].override, account)
+        return key_overrides.first_override_end(self.pools[account_key[0]].override, account)
 
     def _end_override(self, name: str, pool: PoolRecord) -> None:
         """Removes the override of a pool if it has expired, so that setting the wall clock back cannot
@@ -122,7 +122,7 @@ class PoolLedger:
     def _end_key_override(self, account_key: AccountKey) -> None:
         account = self.accounts.get(account_key)
         if account is not None and account.override is not None:
-            ended = accounts.end_key_override(account, self._clock.wall())
+            ended = key_overrides.end_key_override(account, self._clock.wall())
             if ended is not account:
                 self.change_key(account_key, ended)
 

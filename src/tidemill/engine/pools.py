@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from tidemill.contract.pools import LimitView, PoolMinute, PoolView
-from tidemill.core import accounts, breaker, learned_limits, ledger, pool_statistics, reservations
+from tidemill.contract.pools import PoolMinute, PoolView, limit_views
+from tidemill.core import accounts, breaker, key_overrides, ledger, pool_statistics, reservations
 from tidemill.core.accounts import OperatorClosure
 from tidemill.core.batch_start import single_call_needs
 from tidemill.core.claims import is_current
@@ -87,7 +87,7 @@ def _override_key(records: Records, account_key: AccountKey, edit: OverrideEdit[
     if override is not None and (problem := override.problem(pool_ledger.pools[account_key[0]].declared)):
         raise ConfigurationError(f"pool {account_key[0]!r}: {problem}")
     if override != account.override:
-        pool_ledger.change_key(account_key, accounts.set_key_override(account, override))
+        pool_ledger.change_key(account_key, key_overrides.set_key_override(account, override))
 
 
 def reserve_units(  # noqa: PLR0917 - a claim is named by three values
@@ -236,29 +236,11 @@ def _pool_view(pool_ledger: PoolLedger, account_key: AccountKey) -> PoolView:
         declared=pool.declared,
         override=override_in_force(pool.override, now.wall),
         key_override=override_in_force(account.override, now.wall),
-        limits=_limit_views(pool.declared, settings, account, pool_ledger),
+        limits=limit_views(pool.declared, settings, account, now),
         closures=breaker.drop_expired_closures(account.breaker, now).closures,
         closed=account.closed if by_hand else None,
         reservations=pool_ledger.reservations(account_key),
         external_usage=pool_statistics.external_units(settings, account, now),
         ramp=breaker.ramp_share(settings, account.breaker, now),
         account=account,
-    )
-
-
-def _limit_views(
-    declared: PoolSettings, in_force: PoolSettings, account: accounts.Account, pool_ledger: PoolLedger
-) -> tuple[LimitView, ...]:
-    now = pool_ledger.now()
-    return tuple(
-        LimitView(
-            name=limit.name,
-            unit=limit.unit,
-            amount=limit.amount,
-            declared=by_code.amount,
-            used=pool_statistics.used_units(in_force, account, limit, now),
-            free_in=pool_statistics.seconds_until_free(in_force, account, limit, now),
-            learned=learned_limits.learned_limit_in_force(account.learned, limit, now.wall),
-        )
-        for limit, by_code in zip(in_force.limits, declared.limits, strict=True)
     )

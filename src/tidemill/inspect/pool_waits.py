@@ -16,7 +16,7 @@ from tidemill.core.calendars import Calendar
 from tidemill.core.closures import Closure
 from tidemill.core.forecast.pool_outlook import PoolOutlook
 from tidemill.core.jobs import Job
-from tidemill.core.limits import Limit
+from tidemill.core.limits import Limit, SpacedLimit
 from tidemill.core.needs import Need, combine_needs
 from tidemill.core.overrides import Override, override_in_force
 from tidemill.core.pools import LimitChanges, PoolSettings, call_amount
@@ -25,7 +25,7 @@ from tidemill.core.windows.base import TOLERANCE
 from tidemill.inspect.causes import Cause, CauseCode
 from tidemill.inspect.explanation_inputs import ExplanationInputs
 from tidemill.inspect.forecast_inputs import StoreSnapshot
-from tidemill.inspect.formatting import TimeFormatter, as_sentence, format_quantity
+from tidemill.inspect.formatting import TimeFormatter, as_sentence, format_quantity, format_spacing
 
 HELD_FOR_PREFIX = "held for job "
 
@@ -158,6 +158,11 @@ def _limit_cause(  # noqa: PLR0917 - the facts of one refusal
             f"start.{_override_text(override, times)}",
             {**details, "until": None if override is None else override.until},
         )
+    if isinstance(limit, SpacedLimit):
+        since = times.clock_time(pool.account.spacings[limit.name].since)
+        learned = f"Learned: {format_spacing(limit.spacing)}, since {since}."
+        sentence = f"The provider refused calls of the {name}. {learned} {slot}"
+        return Cause(CauseCode.POOL_LIMIT, sentence, {**details, "spacing": limit.spacing})
     if _is_admitted(job, need, _without_ramp(pool), limit):
         sentence = f"The {name} was closed and opens slowly: its {amount} are not all open yet. {slot}"
         return Cause(CauseCode.POOL_RAMP, sentence, details)

@@ -11,11 +11,12 @@ from msgspec.structs import replace
 
 from tidemill.core import breaker as breakers
 from tidemill.core import pool_statistics
-from tidemill.core.accounts import Account, apply_key_override, pool_with_learned_limits
+from tidemill.core.accounts import Account, pool_with_learned_limits
 from tidemill.core.breaker import Breaker
 from tidemill.core.calendars import Calendar
 from tidemill.core.feedback import PROBED_REASONS
 from tidemill.core.forecast.meters import AmountSteps, BucketMeter, CalendarMeter, LimitMeter, WindowMeter
+from tidemill.core.key_overrides import apply_key_override
 from tidemill.core.limits import Limit, Shape, window_seconds
 from tidemill.core.overrides import Override, apply_override
 from tidemill.core.pools import LimitChanges, PoolSettings
@@ -181,11 +182,11 @@ def pace_meter(known: PoolOutlook, limit: Limit, call: CallCost) -> LimitMeter |
         return None
     units = call.units or 1.0
     amounts = tuple(amounts_over_time(known, limit, call.seconds))
-    rate = amounts[0][1] / limit.per
+    rate = amounts[0][1] / window_seconds(limit)
     spare = max(0.0, max(1.0, rate * PACE_SECONDS) - units) / rate
     apart = max(0.0, jitter - spare)
     size = units + max(0.0, spare - jitter) * rate
-    seconds = limit.per * (1.0 + apart * rate / units)
+    seconds = window_seconds(limit) * (1.0 + apart * rate / units)
     waits = max(0.0, window.next - known.now.boot + (apart or 0.0))
     return BucketMeter(amounts, seconds, waits * amounts[0][1] / seconds, amounts[0][1] - size)
 
@@ -198,7 +199,7 @@ def limit_seconds(limit: Limit, jitter: float, calls: float, call: CallCost) -> 
     amount = _whole_calls(limit.amount, call) - call.back
     if units <= 0 or amount <= 0 or isinstance(limit.per, Calendar):
         return 0.0
-    seconds = call.seconds if limit.per is None else limit.per
+    seconds = call.seconds if limit.per is None else window_seconds(limit)
     if limit.per is not None and limit.shape is not Shape.BUCKET:
         seconds += jitter
     return max(0.0, calls * units / amount - 1.0) * seconds

@@ -14,7 +14,7 @@ import apsw
 import msgspec
 
 from tidemill.contract.coordination import queue_topic
-from tidemill.core import accounts, late_calls
+from tidemill.core import accounts, key_overrides, late_calls
 from tidemill.core.accounts import Account, UnitDenial
 from tidemill.core.late_calls import Departure
 from tidemill.core.ledger import ANY_LIMIT_KEY, AccountKey, HeldReservation
@@ -74,7 +74,7 @@ class SqliteLedger:
         """Returns the wall time when the first override of the pool or of the key ends; None if none ends."""
         row = self.pool(account_key[0])
         account = self._accounts.get(account_key, Account())
-        return accounts.first_override_end(None if row is None else row.override, account)
+        return key_overrides.first_override_end(None if row is None else row.override, account)
 
     def _end_override(self, name: str, row: PoolRow) -> None:
         """Deletes the override of a pool if it has expired. So the override does not return when the wall
@@ -91,7 +91,7 @@ class SqliteLedger:
             return None
         self._end_override(account_key[0], row)
         settings, account = self.peek_account(row, account_key)
-        ended = accounts.end_key_override(account, self.now.wall)
+        ended = key_overrides.end_key_override(account, self.now.wall)
         if ended is not account:
             self.change_key(account_key, ended)
         return settings, ended
@@ -104,7 +104,7 @@ class SqliteLedger:
             settings, account = self.as_of_now(pool, self._read(account_key))
             self._accounts[account_key] = account
             return settings, account
-        return accounts.apply_key_override(pool.in_force(self.now.wall), account, self.now.wall), account
+        return key_overrides.apply_key_override(pool.in_force(self.now.wall), account, self.now.wall), account
 
     def _read(self, account_key: AccountKey) -> Account:
         text = self._connection.execute(ACCOUNTS.by_key, (account_key[0], account_key[1] or "")).get
@@ -112,7 +112,7 @@ class SqliteLedger:
 
     def as_of_now(self, pool: PoolRow, stored: Account) -> tuple[PoolSettings, Account]:
         """Returns the settings in force for a stored account, and the account brought up to date."""
-        settings = accounts.apply_key_override(pool.in_force(self.now.wall), stored, self.now.wall)
+        settings = key_overrides.apply_key_override(pool.in_force(self.now.wall), stored, self.now.wall)
         return settings, accounts.refresh_account(settings, stored, self._boot_id, self.now)
 
     def change_key(self, account_key: AccountKey, account: Account) -> None:

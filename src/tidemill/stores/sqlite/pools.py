@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from tidemill.contract.pools import LimitView, PoolMinute, PoolView
-from tidemill.core import accounts, learned_limits, pool_statistics, reservations
+from tidemill.contract.pools import PoolMinute, PoolView, limit_views
+from tidemill.core import accounts, key_overrides, pool_statistics, reservations
 from tidemill.core import breaker as breakers
 from tidemill.core import ledger as core_ledger
 from tidemill.core.accounts import Account, OperatorClosure
@@ -16,7 +16,6 @@ from tidemill.core.feedback import Observation, UsageReport
 from tidemill.core.jobs import Job, NewJob
 from tidemill.core.late_calls import Departure
 from tidemill.core.ledger import AccountKey, ClaimDenial
-from tidemill.core.limits import Limit
 from tidemill.core.needs import Need, combine_needs
 from tidemill.core.overrides import OverrideEdit, override_in_force, problem_with_operator_mark
 from tidemill.core.pool_statistics import PoolChange
@@ -88,7 +87,7 @@ def _override_key(
         if override is not None and (problem := override.problem(declared)):
             raise ConfigurationError(f"pool {account_key[0]!r}: {problem}")
         if override != known[1].override:
-            transaction.ledger.change_key(account_key, accounts.set_key_override(known[1], override))
+            transaction.ledger.change_key(account_key, key_overrides.set_key_override(known[1], override))
 
 
 def close_pool(
@@ -250,30 +249,17 @@ def _view(  # noqa: PLR0917 - a row with its context
     now: Instant,
 ) -> PoolView:
     known = breakers.drop_expired_closures(account.breaker, now)
-    limits = zip(settings.limits, row.declared.limits, strict=True)
     return PoolView(
         name=name,
         key=key or None,
         declared=row.declared,
         override=override_in_force(row.override, now.wall),
         key_override=override_in_force(account.override, now.wall),
-        limits=tuple(_limit(settings, account, limit, declared.amount, now) for limit, declared in limits),
+        limits=limit_views(row.declared, settings, account, now),
         closures=known.closures,
         closed=None if account.closed is None or not account.closed.holds(now.wall) else account.closed,
         reservations=reservations,
         external_usage=pool_statistics.external_units(settings, account, now),
         ramp=breakers.ramp_share(settings, account.breaker, now),
         account=account,
-    )
-
-
-def _limit(pool: PoolSettings, account: Account, limit: Limit, declared: float, now: Instant) -> LimitView:
-    return LimitView(
-        name=limit.name,
-        unit=limit.unit,
-        amount=limit.amount,
-        declared=declared,
-        used=pool_statistics.used_units(pool, account, limit, now),
-        free_in=pool_statistics.seconds_until_free(pool, account, limit, now),
-        learned=learned_limits.learned_limit_in_force(account.learned, limit, now.wall),
     )

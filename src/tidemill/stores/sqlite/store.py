@@ -175,9 +175,7 @@ class SqliteStore:
     # -- queues
 
     async def declare(self, settings: Mapping[str, QueueSettings]) -> None:
-        await self._writer.submit(
-            lambda transaction: queues.declare_queues(transaction, settings), durable=True
-        )
+        await self._writer.submit(partial(queues.declare_queues, queues=settings), durable=True)
 
     async def override(
         self,
@@ -209,9 +207,7 @@ class SqliteStore:
     # -- pools
 
     async def declare_pools(self, pools: Mapping[str, PoolSettings]) -> None:
-        await self._writer.submit(
-            lambda transaction: sqlite_pools.declare_pools(transaction, pools), durable=True
-        )
+        await self._writer.submit(partial(sqlite_pools.declare_pools, pools=pools), durable=True)
 
     async def override_pool(
         self,

@@ -62,6 +62,7 @@ DECLARATIONS = (
     ("voice", PoolSettings(limits=(Limit.concurrent(1),))),
     ("voice", PoolSettings(limits=(Limit.tokens(900, per="minute"), Limit.concurrent(3)))),
     ("site", PoolSettings(limits=(Limit.requests(3, per=10),), keyed=True)),
+    ("site", PoolSettings(limits=(Limit.requests(1, per=10), Limit.concurrent(1)), keyed=True)),
     ("site", PoolSettings(limits=())),
     ("site", PoolSettings(limits=(Limit.requests(3, per=10),))),
     ("model", PoolSettings(limits=(Limit.requests(3, per="minute"),), keyed=True)),
