@@ -14,8 +14,12 @@ import pytest
 from tests.cli.support import Cli, claim, serve
 from tests.cli.terminal import Terminal
 from tidemill.cli.formatting import format_amount
+from tidemill.contract.copy import PoolCopy, StoreCopy
 from tidemill.contract.store import Store
+from tidemill.core.accounts import Account
 from tidemill.core.feedback import Observation, Reason, Refusal
+from tidemill.core.learned_spacings import LearnedSpacing
+from tidemill.core.pools import LimitChanges
 
 APPLICATION = """
 from tidemill import Limit, Tidemill
@@ -179,9 +183,34 @@ def test_a_refusal_is_shown_and_reported_by_the_doctor(cli: Cli) -> None:
     assert "pool model" not in cli("doctor", *APP).out
 
 
+def test_a_learned_spacing_is_shown_and_noted_by_the_doctor(cli: Cli) -> None:
+    async def learn(store: Store) -> None:
+        await store.override_pool("site", LimitChanges(amounts={"requests per minute": 1}), by="ann")
+        clock = (await store.read_clock()).wall
+        spacing = LearnedSpacing(
+            seconds=120.0, window=60.0, below=1.0, since=clock, changed=clock, refused=clock, confirmed=True
+        )
+        account = Account(spacings={"requests per minute": spacing})
+        [pool] = [view for view in await store.pools() if view.name == "site"]
+        copy = PoolCopy(declared=pool.declared, override=pool.override, accounts={"slow.example": account})
+        await store.copy_in(StoreCopy(pools={"site": copy}))
+
+    cli.on_store(learn)
+    info = cli("pools", "info", "site", "--key", "slow.example", *APP).out
+    assert re.search(r"learned: +requests per minute: one call per 120 s, since \d{4}", info)
+    assert "learned" not in cli("pools", "info", "site", "--key", "fast.example", *APP).out
+    notes = cli("doctor", *APP).out
+    assert "learned: requests per minute: one call per 120 s, since" in notes
+    assert "to forget what was learned: tidemill pools open site --key slow.example" in notes
+
+
 def test_the_doctor_notes_overrides_and_undeclared_pools(cli: Cli, tmp_path: Path) -> None:
     cli("pools", "set", "model", "requests per minute=5", *APP)
     assert "note pool model: overridden: requests per minute=5 by" in cli("doctor", *APP).out
+    cli("pools", "set", "site", "requests per minute=5", "--key", "a.example", *APP)
+    notes = cli("doctor", *APP).out
+    assert "note pool site/a.example: overridden: requests per minute=5 by" in notes
+    assert "tidemill pools unset site --key a.example" in notes
     old = APPLICATION.replace('site = app.pool("site"', 'site = app.pool("web"')
     (tmp_path / "newer.py").write_text(old)
     assert (

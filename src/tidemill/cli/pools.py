@@ -33,8 +33,6 @@ from tidemill.cli.root import CommandGroup
 from tidemill.cli.store_options import CommandTarget, with_target
 from tidemill.cli.terminal import Column, print_table
 from tidemill.contract.pools import LimitView
-from tidemill.core.overrides import Override
-from tidemill.core.pools import LimitChanges
 from tidemill.inspect.pools import PoolStatus
 
 POOL_COLUMNS = (
@@ -153,11 +151,7 @@ def set_(
         )
 
     pool = target.run(apply)
-    report_set(target, format_pool_name(pool), pool, _override_of(pool))
-
-
-def _override_of(pool: PoolStatus) -> Override[LimitChanges] | None:
-    return pool.override if pool.key is None else pool.key_override
+    report_set(target, format_pool_name(pool), pool, pool.own_override)
 
 
 def _parse_amounts(words: tuple[str, ...]) -> dict[str, float]:
@@ -194,8 +188,8 @@ def unset(target: CommandTarget, name: str, limits: tuple[str, ...], *, key: str
         format_pool_name(after),
         settings=limits,
         view=after,
-        before=_override_of(before),
-        after=_override_of(after),
+        before=before.own_override,
+        after=after.own_override,
         declared_text=" and the pool's override" if key is not None and after.override else "",
     )
 

@@ -19,7 +19,7 @@ from tidemill.core.closures import Closure
 from tidemill.core.feedback import Observation
 from tidemill.core.late_calls import Departure
 from tidemill.core.learned_limits import LearnedLimit, learned_limit_in_force
-from tidemill.core.learned_spacing import LearnedSpacing, apply_spacings, spacing_in_force
+from tidemill.core.learned_spacings import LearnedSpacing, apply_spacings, spacing_in_force
 from tidemill.core.needs import Need, Units
 from tidemill.core.overrides import Override
 from tidemill.core.pool_statistics import PoolChange
@@ -158,7 +158,7 @@ class PoolStore(Protocol):
         and never more than passed. A repeated claim (J33) reports None, because its units were
         reserved earlier.
     P24 A limit of one request per window may learn a spacing: a longer time between two calls
-        (`core.learned_spacing`). Refusals of its rate lengthen the spacing, and successful calls shorten
+        (`core.learned_spacings`). Refusals of its rate lengthen the spacing, and successful calls shorten
         it, a confirmed one at most once an hour. It is stored with the account, survives a restart, and
         keeps the account from being pruned. Only calls that were claimed after its last change count."""
 

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from tidemill.core import breaker as breakers
 from tidemill.core import external_usage as core_external_usage
-from tidemill.core import learned_limits, learned_spacing, reservations
+from tidemill.core import learned_limits, learned_spacings, reservations
 from tidemill.core.breaker import Breaker, ClosedGate
 from tidemill.core.closures import RefusalFacts, day_quota_share
 from tidemill.core.external_usage import UNKNOWN_CALL, CallFacts
 from tidemill.core.feedback import Observation, Refusal
 from tidemill.core.learned_limits import LearnedLimits
-from tidemill.core.learned_spacing import LearnedSpacings
+from tidemill.core.learned_spacings import LearnedSpacings
 from tidemill.core.limits import Limit, SpacedLimit, window_seconds
 from tidemill.core.needs import Units
 from tidemill.core.overrides import Override
@@ -147,7 +147,7 @@ def pool_with_learned_limits(
     """Returns the pool's settings, with learned limits and spacings in place of the declared ones. `units`
     are those of a call that has to fit, see `learned_limits.apply_learned_limits`."""
     limited = learned_limits.apply_learned_limits(pool, account.learned, now.wall, units)
-    return learned_spacing.apply_spacings(pool, limited, account.spacings, now.wall)
+    return learned_spacings.apply_spacings(pool, limited, account.spacings, now.wall)
 
 
 def request_units(
@@ -216,7 +216,7 @@ def record_call_end(account: Account, job: str, now: Instant, *, well: bool) -> 
     return _with_breaker(account, changed)
 
 
-def has_lessons(account: Account) -> bool:
+def has_learned(account: Account) -> bool:
     """True if a successful call may change what the account has learned."""
     return bool(account.learned or account.spacings)
 
@@ -228,10 +228,10 @@ def record_success(
     Tidemill guesses a limit if a provider refuses calls without stating its limit. Such a guess may rise now,
     up to the declared amount. A learned spacing may become shorter."""
     learned = learned_limits.raise_guesses(pool, account.learned, now.wall)
-    spacings = learned_spacing.learn_from_success(pool, account.spacings, claimed, now)
+    spacings = learned_spacings.learn_from_success(pool, account.spacings, claimed, now)
     if learned is account.learned and spacings is account.spacings:
         return account
-    return _with_lessons(pool, account, learned, spacings, now)
+    return _with_learned(pool, account, learned, spacings, now)
 
 
 def record_observation(
@@ -266,7 +266,7 @@ def record_observation(
         claimed=call.claimed,
     )
     limited = pool_with_learned_limits(pool, account, now)
-    spacings = learned_spacing.learn_from_refusal(
+    spacings = learned_spacings.learn_from_refusal(
         pool, limited, account.spacings, seen.refusal, call.claimed, now
     )
     account = _with_guessed_limits(pool, account, seen.refusal, seen.amounts, running, now)
@@ -319,10 +319,10 @@ def _with_breaker(account: Account, changed: Breaker) -> Account:
 
 def _with_stated_limits(pool: PoolSettings, account: Account, amounts: Units, now: Instant) -> Account:
     learned = learned_limits.learn_stated_limits(pool, account.learned, amounts, now.wall)
-    return _with_lessons(pool, account, learned, account.spacings, now)
+    return _with_learned(pool, account, learned, account.spacings, now)
 
 
-def _with_lessons(
+def _with_learned(
     pool: PoolSettings, account: Account, learned: LearnedLimits, spacings: LearnedSpacings, now: Instant
 ) -> Account:
     """Returns the account with these learned limits and spacings. If a limit grew or a spacing became

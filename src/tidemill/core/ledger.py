@@ -222,7 +222,7 @@ def _record_call_ends(
     probes = {reserved.account_key for reserved in ended if reserved.probe}
     for account_key in dict.fromkeys(reserved.account_key for reserved in ended):
         known = ledger.load(account_key)
-        if known is None or not (account_key in probes or (well and accounts.has_lessons(known[1]))):
+        if known is None or not (account_key in probes or (well and accounts.has_learned(known[1]))):
             continue
         pool, before = known
         after = accounts.record_call_end(before, job, now, well=well) if account_key in probes else before

@@ -151,7 +151,7 @@ class Limit(msgspec.Struct, frozen=True):
 
 class SpacedLimit(Limit, frozen=True):
     """A limit whose window is longer than the declared window `per`, because the provider allows less
-    (`core.learned_spacing`). It has the name of the declared limit and is never stored. `spacing` is the
+    (`core.learned_spacings`). It has the name of the declared limit and is never stored. `spacing` is the
     length of its window in seconds."""
 
     spacing: float = 0.0

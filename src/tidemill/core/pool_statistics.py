@@ -14,7 +14,7 @@ from tidemill.core import learned_limits
 from tidemill.core.accounts import Account
 from tidemill.core.breaker import Breaker
 from tidemill.core.closures import Closure
-from tidemill.core.learned_spacing import spacing_in_force
+from tidemill.core.learned_spacings import spacing_in_force
 from tidemill.core.limits import Limit
 from tidemill.core.needs import IMPLIED, Units
 from tidemill.core.pools import PoolSettings, PoolState, call_amount

@@ -54,6 +54,11 @@ class PoolStatus(msgspec.Struct, frozen=True, kw_only=True):
     def is_open(self) -> bool:
         return self.closed is None and not self.closures
 
+    @property
+    def own_override(self) -> Override[LimitChanges] | None:
+        """The override of this pool; for a key, the override of this key."""
+        return self.override if self.key is None else self.key_override
+
 
 def pool_statuses(snapshot: StoreSnapshot, forecasts: Forecasts) -> list[PoolStatus]:
     waiting = _count_waiting(snapshot)

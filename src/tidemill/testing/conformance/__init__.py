@@ -44,7 +44,7 @@ _TEST_MODULES = (
     "insert",
     "key_overrides",
     "late_calls",
-    "learned_spacing",
+    "learned_spacings",
     "leases",
     "maintenance",
     "pool_statistics",
@@ -101,7 +101,7 @@ from tidemill.testing.conformance.fixtures import clock, driver, entropy, store
 from tidemill.testing.conformance.insert import TestInsert, TestKnownIds
 from tidemill.testing.conformance.key_overrides import TestKeyOverrides
 from tidemill.testing.conformance.late_calls import TestLateCalls
-from tidemill.testing.conformance.learned_spacing import TestLearnedSpacing
+from tidemill.testing.conformance.learned_spacings import TestLearnedSpacing
 from tidemill.testing.conformance.leases import TestClockJumps, TestHeartbeat, TestReclaim
 from tidemill.testing.conformance.pool_settings import (
     TestManualClosure,

@@ -12,7 +12,8 @@ from tidemill.core.accounts import Account, UnitDenial, UnitGrant
 from tidemill.core.breaker import Breaker
 from tidemill.core.external_usage import CallFacts
 from tidemill.core.feedback import Observation, Reason, Refusal
-from tidemill.core.learned_spacing import (
+from tidemill.core.forecast.pool_outlook import CallCost, limit_seconds
+from tidemill.core.learned_spacings import (
     MAX_SPACING_SECONDS,
     MAX_TRIAL_SECONDS,
     SPACING_LIFETIME_SECONDS,
@@ -261,6 +262,13 @@ def test_calls_keep_the_learned_distance_in_every_shape(shape: ShapeName) -> Non
     denied = accounts.request_units(pool, first.account, UnitRequest("b", {}, 5), at(1001))
     assert isinstance(denied, UnitDenial)
     assert 62 < denied.wait < 65
+
+
+def test_a_forecast_counts_with_the_spacing() -> None:
+    account = refused(Account(), 0)
+    spaced = accounts.pool_with_learned_limits(POOL, account, at(1)).limits[0]
+    call = CallCost(1.0, 0.0, 1.0, 1000.0)
+    assert limit_seconds(spaced, 0.5, 11, call) == pytest.approx(10 * 2.5)
 
 
 def test_a_shorter_spacing_frees_waiting_jobs_and_an_override_ends_it() -> None:

@@ -114,19 +114,16 @@ def learn_from_refusal(  # noqa: PLR0917 - a refusal and its context
     claimed: float | None,
     now: Instant,
 ) -> LearnedSpacings:
-    """Returns the spacings after a refusal. Only limits on requests with a window in seconds, which admit one
-    call per window now, can have one. `pool` has the amounts that people set, `limited` the learned ones.
-    `claimed` is the boot-clock time when the refused call was claimed, None if unknown."""
+    """Returns the spacings after a refusal. `pool` has the amounts that people set, `limited` the learned
+    ones. `claimed` is the boot-clock time when the refused call was claimed, None if unknown."""
     if refusal.reason not in SPACED_REASONS or refusal.unit not in (None, "requests"):
         return spacings
-    after = spacings
-    for by_people, limit in zip(pool.limits, limited.limits, strict=True):
-        if limit.unit == "requests" and isinstance(limit.per, float) and limit.amount <= 1.0 + TOLERANCE:
-            known = spacings.get(limit.name)
-            known = known if known is not None and known.holds(by_people, now.wall) else None
-            spacing = _after_refusal(pool, by_people, known, refusal, claimed, now)
-            after = after | {limit.name: spacing}
-    return after
+    pairs = zip(pool.limits, limited.limits, strict=True)
+    return spacings | {
+        limit.name: _after_refusal(pool, by_people, spacings.get(limit.name), refusal, claimed, now)
+        for by_people, limit in pairs
+        if _is_one_request(limit)
+    }
 
 
 def learn_from_success(
@@ -134,17 +131,21 @@ def learn_from_success(
 ) -> LearnedSpacings:
     """Returns the spacings after a successful call that was claimed at the boot-clock time `claimed`. A
     success shortens a trial, and at most once an hour a confirmed spacing."""
-    after = spacings
-    for limit in pool.limits:
-        known = spacings.get(limit.name)
-        if known is None or not known.holds(limit, now.wall) or _is_older(known, claimed, now):
-            continue
-        spacing = _after_success(known, now.wall)
-        if spacing is None:
-            after = {name: other for name, other in after.items() if name != limit.name}
-        elif spacing != known:
-            after = after | {limit.name: spacing}
-    return after
+    after: dict[str, LearnedSpacing | None] = {
+        limit.name: _after_success(spacings[limit.name], now.wall)
+        for limit in pool.limits
+        if limit.name in spacings
+        and spacings[limit.name].holds(limit, now.wall)
+        and not _is_older(spacings[limit.name], claimed, now)
+    }
+    if all(spacing == spacings[name] for name, spacing in after.items()):
+        return spacings
+    return {name: spacing for name, spacing in (spacings | after).items() if spacing is not None}
+
+
+def _is_one_request(limit: Limit) -> bool:
+    """True if the limit admits one request per window in seconds, so that its amount cannot be lowered."""
+    return limit.unit == "requests" and isinstance(limit.per, float) and limit.amount <= 1.0 + TOLERANCE
 
 
 def _after_refusal(  # noqa: PLR0917 - a refusal and its context
@@ -155,35 +156,56 @@ def _after_refusal(  # noqa: PLR0917 - a refusal and its context
     claimed: float | None,
     now: Instant,
 ) -> LearnedSpacing:
-    window, wall = window_seconds(limit), now.wall
-    hint = _hinted_seconds(refusal, wall)
-    asked = wall + (hint or 0.0)
-    if known is None:
-        seconds = window if hint is not None else _capped(2 * window, window)
-        return LearnedSpacing(
-            seconds=seconds, window=window, below=limit.amount, since=wall, changed=wall, refused=asked
-        )
+    hint = _hinted_seconds(refusal, now.wall)
+    if known is None or not known.holds(limit, now.wall):
+        return _first_trial(limit, hint, now.wall)
+    asked = now.wall + (hint or 0.0)
     if _is_older(known, claimed, now):
         return replace(known, refused=max(known.refused, asked))
     refused = replace(known, refused=asked, refusals=known.refusals + 1, eased=False)
-    if known.confirmed and known.eased:
-        hours = min(MAX_TEST_WAIT_HOURS, 2 * known.test_hours)
-        return _confirmed(refused, known.seconds / TEST_SHARE, hours, wall)
-    longer = 2 * known.seconds
-    if hint is not None:
-        longer = max(longer, hint + known.seconds + pool.guards.jitter + HINT_MARGIN_SECONDS)
-    if known.eased:
-        return _confirmed(refused, longer, 1.0, wall)
     if known.confirmed:
-        near = UNRELATED_AFTER_SPACINGS * (known.seconds + pool.guards.jitter)
-        if wall - known.refused > near:
-            return refused
-        if refused.refusals < REFUSALS_OF_OUTAGE:
-            return replace(refused, seconds=min(longer, MAX_SPACING_SECONDS), changed=wall)
-    return replace(refused, seconds=_capped(longer, known.seconds), changed=wall, confirmed=False)
+        return _confirmed_after_refusal(pool, known, refused, hint, now.wall)
+    longer = _longer_seconds(pool, known, hint)
+    if known.eased:
+        return _confirm(refused, longer, 1.0, now.wall)
+    return replace(refused, seconds=_trial_seconds(longer, known.seconds), changed=now.wall)
 
 
-def _confirmed(refused: LearnedSpacing, seconds: float, test_hours: float, wall: float) -> LearnedSpacing:
+def _first_trial(limit: Limit, hint: float | None, wall: float) -> LearnedSpacing:
+    """Returns the trial after a first refusal. With a hint it is not longer than the window, because the
+    closure of the pool waits for the stated time."""
+    window = window_seconds(limit)
+    return LearnedSpacing(
+        seconds=_trial_seconds(2 * window, window) if hint is None else window,
+        window=window,
+        below=limit.amount,
+        since=wall,
+        changed=wall,
+        refused=wall + (hint or 0.0),
+    )
+
+
+def _confirmed_after_refusal(
+    pool: PoolSettings, known: LearnedSpacing, refused: LearnedSpacing, hint: float | None, wall: float
+) -> LearnedSpacing:
+    """Returns a confirmed spacing after a refusal. `known` is the spacing before it. `refused` is the same
+    spacing with the refusal counted."""
+    if known.eased:
+        hours = min(MAX_TEST_WAIT_HOURS, 2 * known.test_hours)
+        return _confirm(refused, known.seconds / TEST_SHARE, hours, wall)
+    if wall - known.refused > UNRELATED_AFTER_SPACINGS * (known.seconds + pool.guards.jitter):
+        return refused
+    longer, confirmed = _longer_seconds(pool, known, hint), refused.refusals < REFUSALS_OF_OUTAGE
+    seconds = min(longer, MAX_SPACING_SECONDS) if confirmed else _trial_seconds(longer, known.seconds)
+    return replace(refused, seconds=seconds, changed=wall, confirmed=confirmed)
+
+
+def _longer_seconds(pool: PoolSettings, known: LearnedSpacing, hint: float | None) -> float:
+    stated = 0.0 if hint is None else hint + known.seconds + pool.guards.jitter + HINT_MARGIN_SECONDS
+    return max(2 * known.seconds, stated)
+
+
+def _confirm(refused: LearnedSpacing, seconds: float, test_hours: float, wall: float) -> LearnedSpacing:
     return replace(
         refused,
         seconds=min(seconds, MAX_SPACING_SECONDS),
@@ -227,7 +249,7 @@ def _hinted_seconds(refusal: Refusal, wall: float) -> float | None:
     return max(waits, default=None)
 
 
-def _capped(seconds: float, before: float) -> float:
+def _trial_seconds(seconds: float, before: float) -> float:
     """Returns the length of a trial. It is at most MAX_TRIAL_SECONDS, or as long as `before`."""
     return min(seconds, max(before, MAX_TRIAL_SECONDS))
 
