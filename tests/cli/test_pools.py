@@ -14,8 +14,12 @@ import pytest
 from tests.cli.support import Cli, claim, serve
 from tests.cli.terminal import Terminal
 from tidemill.cli.formatting import format_amount
+from tidemill.contract.copy import PoolCopy, StoreCopy
 from tidemill.contract.store import Store
+from tidemill.core.accounts import Account
 from tidemill.core.feedback import Observation, Reason, Refusal
+from tidemill.core.learned_spacings import LearnedSpacing
+from tidemill.core.pools import LimitChanges
 
 APPLICATION = """
 from tidemill import Limit, Tidemill
@@ -117,6 +121,24 @@ def test_amounts_are_overridden_and_unset(cli: Cli) -> None:
     )
 
 
+def test_the_amounts_of_one_key_are_overridden_and_unset(cli: Cli) -> None:
+    words = ("requests per minute=1", "--key", "a.example", "--for", "1h", "--reason", "they are slow")
+    stored = cli("pools", "set", "site", *words, *APP).out
+    assert stored.startswith("site/a.example: requests per minute=1 by ")
+    assert stored.rstrip().endswith(": they are slow")
+    info = cli("pools", "info", "site", "--key", "a.example", *APP).out
+    assert re.search(r"this key: +requests per minute=1 by ", info)
+    assert cli("pools", "info", "site", "--key", "a.example", *APP, "--json").json["key_override"][
+        "changes"
+    ] == {"amounts": {"requests per minute": 1.0}}
+    assert "this key" not in cli("pools", "info", "site", *APP).out
+    refused = cli("pools", "set", "model", "requests per minute=1", "--key", "a", *APP)
+    assert "pool 'model': key: the pool has no keys; leave 'a' out" in refused.err
+    assert cli("pools", "unset", "site", "--key", "b.example", *APP).code == 1
+    cleared = cli("pools", "unset", "site", "--key", "a.example", *APP).out
+    assert cleared == "site/a.example: follows the code again\n"
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -145,7 +167,7 @@ def test_a_pool_is_closed_and_opened(cli: Cli) -> None:
     assert len(cli.on_store(lambda store: claim(store, "mail", number=3)).jobs) == 1
     result = cli("pools", "close", "site", "--key", "a.example", *APP, "--json")
     assert (result.json["key"], result.json["until"]) == ("a.example", None)
-    assert "pool 'site': it has keys" in cli("pools", "close", "site", *APP).err
+    assert "pool 'site': key: the pool has keys" in cli("pools", "close", "site", *APP).err
 
 
 def test_a_refusal_is_shown_and_reported_by_the_doctor(cli: Cli) -> None:
@@ -161,9 +183,34 @@ def test_a_refusal_is_shown_and_reported_by_the_doctor(cli: Cli) -> None:
     assert "pool model" not in cli("doctor", *APP).out
 
 
+def test_a_learned_spacing_is_shown_and_noted_by_the_doctor(cli: Cli) -> None:
+    async def learn(store: Store) -> None:
+        await store.override_pool("site", LimitChanges(amounts={"requests per minute": 1}), by="ann")
+        clock = (await store.read_clock()).wall
+        spacing = LearnedSpacing(
+            seconds=120.0, window=60.0, below=1.0, since=clock, changed=clock, refused=clock, confirmed=True
+        )
+        account = Account(spacings={"requests per minute": spacing})
+        [pool] = [view for view in await store.pools() if view.name == "site"]
+        copy = PoolCopy(declared=pool.declared, override=pool.override, accounts={"slow.example": account})
+        await store.copy_in(StoreCopy(pools={"site": copy}))
+
+    cli.on_store(learn)
+    info = cli("pools", "info", "site", "--key", "slow.example", *APP).out
+    assert re.search(r"learned: +requests per minute: one call per 120 s, since \d{4}", info)
+    assert "learned" not in cli("pools", "info", "site", "--key", "fast.example", *APP).out
+    notes = cli("doctor", *APP).out
+    assert "learned: requests per minute: one call per 120 s, since" in notes
+    assert "to forget what was learned: tidemill pools open site --key slow.example" in notes
+
+
 def test_the_doctor_notes_overrides_and_undeclared_pools(cli: Cli, tmp_path: Path) -> None:
     cli("pools", "set", "model", "requests per minute=5", *APP)
     assert "note pool model: overridden: requests per minute=5 by" in cli("doctor", *APP).out
+    cli("pools", "set", "site", "requests per minute=5", "--key", "a.example", *APP)
+    notes = cli("doctor", *APP).out
+    assert "note pool site/a.example: overridden: requests per minute=5 by" in notes
+    assert "tidemill pools unset site --key a.example" in notes
     old = APPLICATION.replace('site = app.pool("site"', 'site = app.pool("web"')
     (tmp_path / "newer.py").write_text(old)
     assert (

@@ -64,6 +64,29 @@ def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
     assert (found.reason is Reason.UNKNOWN) == (seconds is None)
 
 
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"x-ratelimit-reset": "60"}, 60),
+        ({"ratelimit-reset": "60"}, 60),
+        ({"X-RateLimit-Reset": f"{NOW + 60:.0f}"}, 60),
+        ({"X-RateLimit-Reset": f"{(NOW + 60) * 1000:.0f}"}, 60),
+        ({"X-RateLimit-Reset": f"{NOW - 60:.0f}"}, 0),
+        ({"x-ratelimit-reset": "60", "x-ratelimit-remaining": "0"}, 60),
+        ({"x-ratelimit-reset": "60", "x-ratelimit-remaining": "7"}, None),
+        ({"x-ratelimit-reset": "60", "retry-after": "5"}, 5),
+        ({"x-ratelimit-reset": "soon"}, None),
+    ],
+)
+def test_a_reset_header_without_other_headers(headers: dict[str, str], seconds: float | None) -> None:
+    """The header has seconds, or a Unix time in seconds or milliseconds."""
+    found = read_feedback((429, headers, ""), now=NOW).refusal
+    assert found is not None
+    assert found.retry_after == seconds
+    assert (found.reason is Reason.UNKNOWN) == (seconds is None)
+    assert read_feedback((200, headers, ""), now=NOW).refusal is None
+
+
 def test_a_long_hint_is_a_stated_reset() -> None:
     found = read_feedback((429, {"retry-after": "7200"}, ""), now=NOW).refusal
     assert found is not None
@@ -98,6 +121,10 @@ def test_a_long_hint_is_a_stated_reset() -> None:
         (
             {"RateLimit-Limit": "100, 100;w=60", "RateLimit-Remaining": "7", "RateLimit-Reset": "5"},
             [StatedLimit(unit="requests", limit=100, remaining=7, resets_at=NOW + 5)],
+        ),
+        (
+            {"X-RateLimit-Limit": "60", "X-RateLimit-Remaining": "7", "X-RateLimit-Reset": f"{NOW + 5:.0f}"},
+            [StatedLimit(unit="requests", limit=60, remaining=7, resets_at=NOW + 5)],
         ),
         ({"RateLimit": '"default";r=many;t=30'}, []),
         ({"RateLimit": '"default";;;=,,"'}, []),

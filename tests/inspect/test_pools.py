@@ -71,6 +71,56 @@ async def test_an_override_is_merged_ends_and_is_cleared(
         await app_inspector.override_pool("api", {"requests per minute": 1}, by="ann", until=1.0)
 
 
+async def test_p23_a_key_has_its_own_override(
+    app_inspector: Inspector, call: Call, manual_worker: ManualWorker, clock: ManualClock
+) -> None:
+    until = clock.wall() + 100
+    for host in "aab":
+        await call.enqueue(host)
+    await app_inspector.override_pool("api", {"requests per minute": 9}, by="eve")
+    status = await app_inspector.override_pool(
+        "site", {"requests per minute": 2}, key="a", by="ann", reason="paid plan", until=until
+    )
+    assert (status.key, status.limits[0].amount, status.limits[0].declared) == ("a", 2, 1)
+    assert status.override is None
+    assert status.key_override is not None
+    assert (status.key_override.by, status.key_override.reason, status.key_override.until) == (
+        "ann",
+        "paid plan",
+        until,
+    )
+    assert len(await manual_worker.claim(3)) == 3
+    later = await call.enqueue("a")
+    explained = await app_inspector.explain(later.id)
+    assert any("It is an override by ann, which ends" in cause.sentence for cause in explained.causes)
+    cleared = await app_inspector.clear_pool_override("site", key="a")
+    assert (cleared.key, cleared.key_override, cleared.limits[0].amount) == ("a", None, 1)
+    with pytest.raises(ConfigurationError, match="pool 'api': key: the pool has no keys; leave 'a' out"):
+        await app_inspector.override_pool("api", {"requests per minute": 1}, key="a", by="ann")
+
+
+async def test_p24_a_learned_spacing_is_shown_and_explained(
+    app_inspector: Inspector, call: Call, manual_worker: ManualWorker, clock: ManualClock
+) -> None:
+    refusal = Refusal(reason=Reason.RATE, status=429)
+    await call.enqueue("a")
+    waiting = await call.enqueue("a")
+    [running] = await manual_worker.claim(2)
+    for _ in range(2):
+        clock.advance(61)
+        await manual_worker.store.observe([Observation(pool="site", key="a", refusal=refusal)])
+    status = await app_inspector.pool("site", key="a")
+    assert status.limits[0].spacing is not None
+    assert (status.limits[0].spacing.seconds, status.limits[0].spacing.confirmed) == (240, False)
+    clock.advance(100)
+    assert running.id != waiting.id
+    explained = await app_inspector.explain(waiting.id)
+    assert any("Learned: one call per 240 s, since " in cause.sentence for cause in explained.causes)
+    assert (await app_inspector.pool("site", key="b")).limits[0].spacing is None
+    await app_inspector.open_pool("site", key="a")
+    assert (await app_inspector.pool("site", key="a")).limits[0].spacing is None
+
+
 async def test_i15_only_an_operator_or_its_end_opens_a_pool_closed_by_hand(
     app_inspector: Inspector, call: Call, manual_worker: ManualWorker, clock: ManualClock
 ) -> None:

@@ -181,8 +181,10 @@ class Network:
     async def override_pool(self, pool: str, changes: LimitChanges, **mark: Any) -> None:
         await self._call("override_pool", pool, changes, **mark)
 
-    async def clear_pool_override(self, pool: str, names: Sequence[str] = ()) -> None:
-        await self._call("clear_pool_override", pool, names)
+    async def clear_pool_override(
+        self, pool: str, names: Sequence[str] = (), *, key: str | None = None
+    ) -> None:
+        await self._call("clear_pool_override", pool, names, key=key)
 
     async def reserve(
         self, job: str, fence: int, claim: int, need: Need, departure: Departure | None = None

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from tidemill.app import Tidemill
-from tidemill.cli.formatting import format_closure, format_override, format_pool_name
+from tidemill.cli.formatting import format_closure, format_learned, format_override, format_pool_name
 from tidemill.cli.output import format_time
 from tidemill.cli.store_options import CommandTarget
 from tidemill.contract.reader import QueueMinute, WorkerInfo
@@ -271,20 +271,29 @@ def _possible_duplicates(view: QueueView) -> Finding:
 def check_pools(app: Tidemill, overview: Overview, target: CommandTarget) -> Iterator[Finding]:
     for pool in overview.pools:
         yield from _check_closures(pool, target)
-        if pool.override is not None and pool.key is None:
-            yield Finding(
-                subject=f"pool {pool.name}",
-                level="note",
-                message=f"overridden: {format_override(pool.override)}",
-                remedy=f"to follow the code again: {target.command('pools', 'unset', pool.name)}",
-            )
+        yield from _check_limits(pool, target)
         # A store alone does not say what the code declares.
         if app.tasks and pool.key is None and pool.name not in app.pools:
             yield _undeclared_finding(pool)
 
 
+def _check_limits(pool: PoolStatus, target: CommandTarget) -> Iterator[Finding]:
+    subject = f"pool {format_pool_name(pool)}"
+    if pool.own_override is not None:
+        yield Finding(
+            subject=subject,
+            level="note",
+            message=f"overridden: {format_override(pool.own_override)}",
+            remedy=f"to follow the code again: {_pool_command('unset', pool, target)}",
+        )
+    if any(limit.spacing is not None and limit.spacing.confirmed for limit in pool.limits):
+        message = f"the provider refused calls; learned: {format_learned(pool)}"
+        remedy = f"to forget what was learned: {_pool_command('open', pool, target)}"
+        yield Finding(subject=subject, level="note", message=message, remedy=remedy)
+
+
 def _check_closures(pool: PoolStatus, target: CommandTarget) -> Iterator[Finding]:
-    opens = f"to open it: {_open_command(pool, target)}"
+    opens = f"to open it: {_pool_command('open', pool, target)}"
     waits = f"; {pluralize(pool.waiting, 'job waits', 'jobs wait')}" if pool.waiting else ""
     for closure in pool.closures:
         by_hand = closure.until is None
@@ -306,8 +315,8 @@ def _check_closures(pool: PoolStatus, target: CommandTarget) -> Iterator[Finding
         )
 
 
-def _open_command(pool: PoolStatus, target: CommandTarget) -> str:
-    return target.command("pools", "open", pool.name, *(("--key", pool.key) if pool.key else ()))
+def _pool_command(verb: str, pool: PoolStatus, target: CommandTarget) -> str:
+    return target.command("pools", verb, pool.name, *(("--key", pool.key) if pool.key else ()))
 
 
 def _undeclared_finding(pool: PoolStatus) -> Finding:

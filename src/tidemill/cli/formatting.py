@@ -12,7 +12,7 @@ from tidemill.core.overrides import Override
 from tidemill.core.pools import LimitChanges
 from tidemill.core.queues import Pause, QueueSettings, Retention
 from tidemill.inspect.forecast import Forecast
-from tidemill.inspect.formatting import format_duration, pluralize
+from tidemill.inspect.formatting import format_duration, format_spacing, pluralize
 from tidemill.inspect.pools import PoolStatus
 from tidemill.inspect.views import QueueView
 from tidemill.schedules.schedule import TickOutcome, TickRecord
@@ -109,6 +109,22 @@ def _round_digits(number: float, digits: int) -> str:
     """Returns the number as text, rounded to `digits` significant digits. Unlike the format `g`, a large
     number such as 12340 gets no exponent."""
     return f"{float(f'{number:.{digits}g}'):.15g}"
+
+
+def format_learned(pool: PoolStatus) -> str | None:
+    """Returns what the provider's answers taught about the limits of a pool; None if nothing. Example:
+    `requests per second: one call per 64 s, since …`."""
+    parts = [
+        f"{limit.name}: {format_amount(limit.learned.amount)}, since {format_time(limit.learned.since)}"
+        for limit in pool.limits
+        if limit.learned is not None
+    ]
+    parts += [
+        f"{limit.name}: {format_spacing(limit.spacing.seconds)}, since {format_time(limit.spacing.since)}"
+        for limit in pool.limits
+        if limit.spacing is not None
+    ]
+    return "; ".join(parts) or None
 
 
 def format_free_in(limit: LimitView) -> str:

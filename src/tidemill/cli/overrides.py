@@ -7,7 +7,7 @@ import getpass
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import click
 from msgspec import UNSET
@@ -50,13 +50,6 @@ class OverrideOptions:
         the user gave no end, `until` is UNSET, which keeps the present end."""
         end = await self.end_option.resolve(app)
         return {"by": current_operator(), "reason": self.reason, "until": UNSET if end is None else end}
-
-
-class Overridable(Protocol):
-    """Protocol for a view of a queue, a pool or a schedule that may have an override."""
-
-    @property
-    def override(self) -> Override[Any] | None: ...
 
 
 def with_end(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -122,13 +115,13 @@ def refuse_unknown_settings(names: Sequence[str], known: Iterable[str], *, of: s
             raise click.UsageError(f"{of} have no setting {name!r}; {suggest_names(name, known)}")
 
 
-def report_set(target: CommandTarget, name: str, view: Overridable) -> None:
-    """Prints the override that a set command has stored. `view` is the queue, pool or schedule after the
+def report_set(target: CommandTarget, name: str, view: object, override: Override[Any] | None) -> None:
+    """Prints the `override` that a set command has stored. `view` is the queue, pool or schedule after the
     change."""
     if target.json:
         print_json(view)
-    elif view.override is not None:
-        echo(f"{name}: {format_override(view.override)}")
+    elif override is not None:
+        echo(f"{name}: {format_override(override)}")
 
 
 def report_unset(
@@ -137,23 +130,25 @@ def report_unset(
     name: str,
     *,
     settings: Sequence[str],
-    before: Overridable,
-    after: Overridable,
+    view: object,
+    before: Override[Any] | None,
+    after: Override[Any] | None,
     declared_text: str = "",
 ) -> int:
     """Prints the result of an unset command and returns the exit code: 0 if an override was removed, else 1.
 
-    `noun` is "queue", "pool" or "schedule". `settings` are the settings to unset; empty means all. `before`
-    and `after` are views before and after the change. `declared_text` is printed if no override is left."""
-    held = {} if before.override is None else before.override.changes.given()
+    `noun` is "queue", "pool" or "schedule". `settings` are the settings to unset; empty means all. `view` is
+    the queue, pool or schedule after the change. `before` and `after` are its overrides before and after the
+    change. `declared_text` is printed if no override is left."""
+    held = {} if before is None else before.changes.given()
     if target.json:
-        print_json(after)
+        print_json(view)
     if not held or (settings and not set(settings) & set(held)):
         note(f"nothing was changed: of {noun} {name!r} {', '.join(held) or 'nothing'} is overridden")
         return 1
     if not target.json:
         left = f"follows the code again{declared_text}"
-        echo(f"{name}: {format_override(after.override) if after.override else left}")
+        echo(f"{name}: {format_override(after) if after else left}")
     return 0
 
 

@@ -11,6 +11,7 @@ from tidemill.cli.formatting import (
     format_end,
     format_free_in,
     format_gauge,
+    format_learned,
     format_minute,
     format_override,
     format_pool_name,
@@ -116,6 +117,8 @@ def _pool_fields(pool: PoolStatus) -> dict[str, object]:
         "under way": pool.reservations,
         "waiting": format_waiting_jobs(pool),
         "override": format_override(pool.override) if pool.override else None,
+        "this key": format_override(pool.key_override) if pool.key_override else None,
+        "learned": format_learned(pool),
         "reserved": f"{declared.reserved_share:.0%} for priorities up to {declared.urgent}"
         if declared.reserved_share
         else None,
@@ -125,10 +128,16 @@ def _pool_fields(pool: PoolStatus) -> dict[str, object]:
 @click.command("set")
 @click.argument("name", shell_complete=completion.complete_pools)
 @click.argument("words", metavar="LIMIT=AMOUNT...", nargs=-1, required=True)
+@click.option("--key", help="Set the limits of one key of a keyed pool. They win over those of the pool.")
 @with_override_options
 @with_target
 def set_(
-    target: CommandTarget, name: str, *, words: tuple[str, ...], override_options: OverrideOptions
+    target: CommandTarget,
+    name: str,
+    *,
+    words: tuple[str, ...],
+    key: str | None,
+    override_options: OverrideOptions,
 ) -> None:
     """Override amounts of a pool's limits until they are unset.
 
@@ -137,9 +146,12 @@ def set_(
     amounts = _parse_amounts(words)
 
     async def apply(app: Tidemill) -> PoolStatus:
-        return await app.inspect.override_pool(name, amounts, **await override_options.arguments(app))
+        return await app.inspect.override_pool(
+            name, amounts, key=key, **await override_options.arguments(app)
+        )
 
-    report_set(target, name, target.run(apply))
+    pool = target.run(apply)
+    report_set(target, format_pool_name(pool), pool, pool.own_override)
 
 
 def _parse_amounts(words: tuple[str, ...]) -> dict[str, float]:
@@ -160,16 +172,26 @@ def _parse_amounts(words: tuple[str, ...]) -> dict[str, float]:
 @click.command()
 @click.argument("name", shell_complete=completion.complete_pools)
 @click.argument("limits", nargs=-1, metavar="[LIMIT]...")
+@click.option("--key", help="Remove the override of one key of a keyed pool.")
 @with_target
-def unset(target: CommandTarget, name: str, limits: tuple[str, ...]) -> int:
+def unset(target: CommandTarget, name: str, limits: tuple[str, ...], *, key: str | None) -> int:
     """Remove the override of the named limits, or of all limits."""
 
     async def clear(app: Tidemill) -> tuple[PoolStatus, PoolStatus]:
-        before = await app.inspect.pool(name)
-        return before, await app.inspect.clear_pool_override(name, *limits)
+        before = await app.inspect.pool(name, key=key)
+        return before, await app.inspect.clear_pool_override(name, *limits, key=key)
 
     before, after = target.run(clear)
-    return report_unset(target, "pool", name, settings=limits, before=before, after=after)
+    return report_unset(
+        target,
+        "pool",
+        format_pool_name(after),
+        settings=limits,
+        view=after,
+        before=before.own_override,
+        after=after.own_override,
+        declared_text=" and the pool's override" if key is not None and after.override else "",
+    )
 
 
 @click.command()

@@ -156,7 +156,8 @@ def set_(
     async def apply(app: Tidemill) -> QueueView:
         return await app.inspect.override(name, **await override_options.arguments(app), **changes)
 
-    report_set(target, name, target.run(apply))
+    queue = target.run(apply)
+    report_set(target, name, queue, queue.override)
 
 
 def _parse_changes(queue: str, words: tuple[str, ...]) -> Any:
@@ -197,7 +198,14 @@ def unset(target: CommandTarget, name: str, settings: tuple[str, ...]) -> int:
     before, after = target.run(clear)
     declared_text = f" {format_changed_settings(after)}".rstrip()
     return report_unset(
-        target, "queue", name, settings=settings, before=before, after=after, declared_text=declared_text
+        target,
+        "queue",
+        name,
+        settings=settings,
+        view=after,
+        before=before.override,
+        after=after.override,
+        declared_text=declared_text,
     )
 
 

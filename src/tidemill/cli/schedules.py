@@ -249,7 +249,8 @@ def set_(
         changed = await app.schedules.override(name, **await override_options.arguments(app), **options)
         return Redaction().schedule(app, changed)
 
-    report_set(target, name, target.run(apply))
+    schedule = target.run(apply)
+    report_set(target, name, schedule, schedule.override)
 
 
 def _move_next_tick(
@@ -332,7 +333,14 @@ def unset(target: CommandTarget, name: str, settings: tuple[str, ...]) -> int:
     before, after = target.run(clear)
     declared_text = f": {format_schedule_rule(after.settings)}"
     return report_unset(
-        target, "schedule", name, settings=settings, before=before, after=after, declared_text=declared_text
+        target,
+        "schedule",
+        name,
+        settings=settings,
+        view=after,
+        before=before.override,
+        after=after.override,
+        declared_text=declared_text,
     )
 
 

@@ -13,15 +13,18 @@ from typing import Protocol
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from tidemill.core import pool_statistics
 from tidemill.core.accounts import Account, OperatorClosure
 from tidemill.core.closures import Closure
 from tidemill.core.feedback import Observation
 from tidemill.core.late_calls import Departure
-from tidemill.core.learned_limits import LearnedLimit
+from tidemill.core.learned_limits import LearnedLimit, learned_limit_in_force
+from tidemill.core.learned_spacings import LearnedSpacing, apply_spacings, spacing_in_force
 from tidemill.core.needs import Need, Units
 from tidemill.core.overrides import Override
 from tidemill.core.pool_statistics import PoolChange
 from tidemill.core.pools import LimitChanges, PoolSettings
+from tidemill.core.windows import Instant
 
 
 class LimitView(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +35,9 @@ class LimitView(msgspec.Struct, frozen=True, kw_only=True):
     - `used`: the units that count now; more than `amount` if the pool is in debt.
     - `free_in`: seconds until the whole limit is free again; None if unknown.
     - `learned`: the lower limit that the provider seems to allow, and since when (wall time); None if nothing
-      was learned."""
+      was learned.
+    - `spacing`: the time between two calls that the provider seems to require, if it is longer than the
+      window; None if nothing was learned."""
 
     name: str
     unit: str
@@ -41,11 +46,35 @@ class LimitView(msgspec.Struct, frozen=True, kw_only=True):
     used: float
     free_in: float | None
     learned: LearnedLimit | None = None
+    spacing: LearnedSpacing | None = None
+
+
+def limit_views(
+    declared: PoolSettings, in_force: PoolSettings, account: Account, now: Instant
+) -> tuple[LimitView, ...]:
+    """Returns the views of all limits of a pool or of one key. `in_force` has the amounts that people set.
+    Used units count for as long as a learned spacing says."""
+    spaced = apply_spacings(in_force, in_force, account.spacings, now.wall)
+    return tuple(
+        LimitView(
+            name=limit.name,
+            unit=limit.unit,
+            amount=limit.amount,
+            declared=by_code.amount,
+            used=pool_statistics.used_units(spaced, account, counted, now),
+            free_in=pool_statistics.seconds_until_free(spaced, account, counted, now),
+            learned=learned_limit_in_force(account.learned, limit, now.wall),
+            spacing=spacing_in_force(account.spacings, limit, now.wall),
+        )
+        for limit, counted, by_code in zip(in_force.limits, spaced.limits, declared.limits, strict=True)
+    )
 
 
 class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     """The current state of one pool, or of one key of it, for display.
 
+    - `override`: an operator's amounts for the whole pool; None if there are none.
+    - `key_override`: an operator's amounts for this key, which win (P23); None if there are none.
     - `closures`: the closures that the breaker made.
     - `closed`: the closure that an operator made, if any.
     - `reservations`: the number of open reservations.
@@ -58,6 +87,7 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None
     declared: PoolSettings
     override: Override[LimitChanges] | None
+    key_override: Override[LimitChanges] | None
     limits: tuple[LimitView, ...]
     closures: tuple[Closure, ...]
     closed: OperatorClosure | None
@@ -126,7 +156,11 @@ class PoolStore(Protocol):
     P20 `ClaimResult.waited` is the number of seconds between the call of `claim` and the time from
         which the units of its jobs count. The store reports as much as it can measure on one clock,
         and never more than passed. A repeated claim (J33) reports None, because its units were
-        reserved earlier."""
+        reserved earlier.
+    P24 A limit of one request per window may learn a spacing: a longer time between two calls
+        (`core.learned_spacings`). Refusals of its rate lengthen the spacing, and successful calls shorten
+        it, a confirmed one at most once an hour. It is stored with the account, survives a restart, and
+        keeps the account from being pruned. Only calls that were claimed after its last change count."""
 
     async def declare_pools(self, pools: Mapping[str, PoolSettings]) -> None:
         """Stores the pools that code declares, by name.
@@ -142,20 +176,30 @@ class PoolStore(Protocol):
         pool: str,
         changes: LimitChanges,
         *,
+        key: str | None = None,
         by: str,
         reason: str | None = None,
         until: float | UnsetType | None = UNSET,
     ) -> None:
-        """Adds an operator's new amounts for limits to the pool's override. `by` is the author.
+        """Adds an operator's new amounts for limits to the override of the pool, or of one key of it. `by` is
+        the author.
 
         P2  Other limits in the override stay, as in Q2. The change takes effect with the next call of any
-            store method, on every worker. The override ends by itself at `until` (wall time)."""
+            store method, on every worker. The override ends by itself at `until` (wall time).
+        P23 With `key`, the override belongs to one key of a pool with keys. All rules of P2 apply to it. For
+            each limit the override of the key wins over the override of the pool, which wins over the
+            declaration. What was learned about its limits is forgotten. An account with an override is not
+            pruned. A need is valid (P10) if the limits of its key admit it."""
         ...
 
-    async def clear_pool_override(self, pool: str, names: Sequence[str] = ()) -> None:
-        """Removes the named limits from the pool's override. Without `names` the whole override is removed.
+    async def clear_pool_override(
+        self, pool: str, names: Sequence[str] = (), *, key: str | None = None
+    ) -> None:
+        """Removes the named limits from the override of the pool, or of one key of it. Without `names` the
+        whole override is removed.
 
-        P22 The declared amounts apply again, by the rules of Q6."""
+        P22 The declared amounts apply again, by the rules of Q6. For a key, the pool's override applies
+            again if there is one."""
         ...
 
     async def reserve(
@@ -206,7 +250,7 @@ class PoolStore(Protocol):
         """Returns the current state of all pools.
 
         P7  Every declared pool is listed. A pool with keys also has one entry for each key with used
-            units, open reservations or a closure."""
+            units, open reservations, a closure, an override or a learned spacing (P24)."""
         ...
 
     async def pool_history(self, pool: str, since: float) -> list[PoolMinute]:

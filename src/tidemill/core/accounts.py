@@ -12,14 +12,17 @@ from msgspec.structs import replace
 
 from tidemill.core import breaker as breakers
 from tidemill.core import external_usage as core_external_usage
-from tidemill.core import learned_limits, reservations
+from tidemill.core import learned_limits, learned_spacings, reservations
 from tidemill.core.breaker import Breaker, ClosedGate
 from tidemill.core.closures import RefusalFacts, day_quota_share
 from tidemill.core.external_usage import UNKNOWN_CALL, CallFacts
 from tidemill.core.feedback import Observation, Refusal
 from tidemill.core.learned_limits import LearnedLimits
+from tidemill.core.learned_spacings import LearnedSpacings
+from tidemill.core.limits import Limit, SpacedLimit, window_seconds
 from tidemill.core.needs import Units
-from tidemill.core.pools import PoolSettings, PoolState, refresh_after_boot, resize_buckets
+from tidemill.core.overrides import Override
+from tidemill.core.pools import LimitChanges, PoolSettings, PoolState, refresh_after_boot, resize_buckets
 from tidemill.core.reservations import Reservation, UnitRequest
 from tidemill.core.windows import Instant, WindowState
 from tidemill.core.windows.base import TOLERANCE
@@ -51,7 +54,9 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     - `closed`: the operator's closure, None if there is none.
     - `external_usage`: by limit name, a window that counts only the units that other programs used.
     - `learned`: the learned limits, by limit name.
-    - `suspects`: by limit name, the wall time of a refusal that may mean that the limit is too high."""
+    - `suspects`: by limit name, the wall time of a refusal that may mean that the limit is too high.
+    - `spacings`: by limit name, learned times between two calls that are longer than the window.
+    - `override`: an operator's limits for this key (P23), None if there are none."""
 
     state: PoolState = PoolState()
     breaker: Breaker = Breaker()
@@ -59,6 +64,8 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     external_usage: dict[str, WindowState] = msgspec.field(default_factory=dict)
     learned: LearnedLimits = msgspec.field(default_factory=dict)
     suspects: dict[str, float] = msgspec.field(default_factory=dict)
+    spacings: LearnedSpacings = msgspec.field(default_factory=dict)
+    override: Override[LimitChanges] | None = None
 
 
 class UnitGrant(msgspec.Struct, frozen=True):
@@ -129,12 +136,19 @@ def redeclare_account(account: Account, names: frozenset[str]) -> Account:
     held = {name: units for name, units in account.state.held.items() if name in names}
     state = replace(account.state, windows=windows, held=held, revision=account.state.revision + 1)
     learned = learned_limits.keep_limits(account.learned, names)
-    return replace(account, state=state, external_usage=others, learned=learned, suspects={})
+    spacings = {name: spacing for name, spacing in account.spacings.items() if name in names}
+    return replace(
+        account, state=state, external_usage=others, learned=learned, spacings=spacings, suspects={}
+    )
 
 
-def pool_with_learned_limits(pool: PoolSettings, account: Account, now: Instant) -> PoolSettings:
-    """Returns the pool's settings, with learned limits in place of the declared ones."""
-    return learned_limits.apply_learned_limits(pool, account.learned, now.wall)
+def pool_with_learned_limits(
+    pool: PoolSettings, account: Account, now: Instant, units: Units | None = None
+) -> PoolSettings:
+    """Returns the pool's settings, with learned limits and spacings in place of the declared ones. `units`
+    are those of a call that has to fit, see `learned_limits.apply_learned_limits`."""
+    limited = learned_limits.apply_learned_limits(pool, account.learned, now.wall, units)
+    return learned_spacings.apply_spacings(pool, limited, account.spacings, now.wall)
 
 
 def request_units(
@@ -148,7 +162,7 @@ def request_units(
     gate = breakers.check_gate(account.breaker, request.units, now)
     if isinstance(gate, ClosedGate):
         return UnitDenial(account, gate.closure.reason, _seconds_until(gate.until, now))
-    pool = learned_limits.apply_learned_limits(pool, account.learned, now.wall, request.units)
+    pool = pool_with_learned_limits(pool, account, now, request.units)
     limited = breakers.pool_with_ramp_and_cap(pool, account.breaker, now)
     answer = reservations.reserve_units(limited, account.state, request, now)
     if isinstance(answer, reservations.ReservationDenial):
@@ -203,11 +217,22 @@ def record_call_end(account: Account, job: str, now: Instant, *, well: bool) -> 
     return _with_breaker(account, changed)
 
 
-def record_success(pool: PoolSettings, account: Account, now: Instant) -> Account:
-    """Returns the account after a successful call. Guessed limits may rise now, up to the declared amount. A
-    limit is guessed if the provider refuses calls without stating its limit."""
+def has_learned(account: Account) -> bool:
+    """True if a successful call may change what the account has learned."""
+    return bool(account.learned or account.spacings)
+
+
+def record_success(
+    pool: PoolSettings, account: Account, now: Instant, claimed: float | None = None
+) -> Account:
+    """Returns the account after a successful call, which was claimed at the boot-clock time `claimed`.
+    Guessed limits may rise now, up to the declared amount. A limit is guessed if the provider refuses calls
+    without stating its limit. A learned spacing may become shorter."""
     learned = learned_limits.raise_guesses(pool, account.learned, now.wall)
-    return account if learned is account.learned else _with_learned_limits(pool, account, learned, now)
+    spacings = learned_spacings.learn_from_success(pool, account.spacings, claimed, now)
+    if learned is account.learned and spacings is account.spacings:
+        return account
+    return _with_learned(pool, account, learned, spacings, now)
 
 
 def record_observation(
@@ -241,7 +266,12 @@ def record_observation(
         running=running,
         claimed=call.claimed,
     )
+    limited = pool_with_learned_limits(pool, account, now)
+    spacings = learned_spacings.learn_from_refusal(
+        pool, limited, account.spacings, seen.refusal, call.claimed, now
+    )
     account = _with_guessed_limits(pool, account, seen.refusal, seen.amounts, running, now)
+    account = replace(account, spacings=spacings)
     return _with_breaker(account, breakers.record_refusal(pool, account.breaker, seen.refusal, now, known))
 
 
@@ -265,10 +295,16 @@ def close_account(account: Account, mark: OperatorClosure) -> Account:
 
 def open_account(account: Account) -> Account:
     """Returns the account after an operator opened the pool. All closures, the probe, the ramp, the
-    concurrency cap and the learned limits are removed."""
+    concurrency cap, the learned limits and the learned spacings are removed."""
     state = replace(account.state, revision=account.state.revision + 1)
     return replace(
-        account, state=state, breaker=breakers.reopen_breaker(), closed=None, learned={}, suspects={}
+        account,
+        state=state,
+        breaker=breakers.reopen_breaker(),
+        closed=None,
+        learned={},
+        spacings={},
+        suspects={},
     )
 
 
@@ -283,25 +319,31 @@ def _with_breaker(account: Account, changed: Breaker) -> Account:
 
 
 def _with_stated_limits(pool: PoolSettings, account: Account, amounts: Units, now: Instant) -> Account:
-    return _with_learned_limits(
-        pool, account, learned_limits.learn_stated_limits(pool, account.learned, amounts, now.wall), now
-    )
+    learned = learned_limits.learn_stated_limits(pool, account.learned, amounts, now.wall)
+    return _with_learned(pool, account, learned, account.spacings, now)
 
 
-def _with_learned_limits(
-    pool: PoolSettings, account: Account, learned: LearnedLimits, now: Instant
+def _with_learned(
+    pool: PoolSettings, account: Account, learned: LearnedLimits, spacings: LearnedSpacings, now: Instant
 ) -> Account:
-    """Returns the account with `learned` as its learned limits. If a limit grew, the account's revision grows
-    too. Stores then drop the blocks of waiting jobs and try these jobs again."""
-    changed = replace(account, learned=learned)
+    """Returns the account with these learned limits and spacings. If a limit grew or a spacing became
+    shorter, the account's revision grows too. Stores then drop the blocks of waiting jobs and try these jobs
+    again."""
+    changed = replace(account, learned=learned, spacings=spacings)
     pairs = zip(
         pool_with_learned_limits(pool, account, now).limits,
         pool_with_learned_limits(pool, changed, now).limits,
         strict=True,
     )
-    if any(after.amount > before.amount for before, after in pairs):
+    if any(_allows_more(before, after) for before, after in pairs):
         return replace(changed, state=replace(changed.state, revision=changed.state.revision + 1))
     return changed
+
+
+def _allows_more(before: Limit, after: Limit) -> bool:
+    if after.amount > before.amount:
+        return True
+    return isinstance(before, SpacedLimit) and window_seconds(after) < before.spacing
 
 
 def _with_guessed_limits(  # noqa: PLR0917 - a refusal and its context

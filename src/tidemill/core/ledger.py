@@ -222,13 +222,15 @@ def _record_call_ends(
     probes = {reserved.account_key for reserved in ended if reserved.probe}
     for account_key in dict.fromkeys(reserved.account_key for reserved in ended):
         known = ledger.load(account_key)
-        if known is None or not (account_key in probes or (is_success and known[1].learned)):
+        if known is None or not (account_key in probes or (is_success and accounts.has_learned(known[1]))):
             continue
         pool, before = known
         after = (
             accounts.record_call_end(before, job, now, well=is_success) if account_key in probes else before
         )
-        after = accounts.record_success(pool, after, now) if is_success else after
+        own = [reserved for reserved in ended if reserved.account_key == account_key]
+        claimed = _call_facts(*known, own, UsageReport()).claimed
+        after = accounts.record_success(pool, after, now, claimed) if is_success else after
         if after is not before:
             save_account(ledger, account_key, job, before, after)
 
@@ -261,7 +263,11 @@ def release_holds(ledger: Ledger, job: str, needs: Iterable[Need]) -> None:
 
 def save_account(ledger: Ledger, account_key: AccountKey, job: str, before: Account, after: Account) -> None:
     ledger.save(account_key, after)
-    if before.breaker is not after.breaker or before.learned is not after.learned:
+    if (
+        before.breaker is not after.breaker
+        or before.learned is not after.learned
+        or before.spacings is not after.spacings
+    ):
         for change in compare_accounts(account_key, job, before, after):
             ledger.tell(change)
 

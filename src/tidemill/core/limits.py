@@ -148,6 +148,14 @@ class Limit(msgspec.Struct, frozen=True):
         return None
 
 
+class SpacedLimit(Limit, frozen=True):
+    """A limit whose window is longer than the declared window `per`, because the provider allows less
+    (`core.learned_spacings`). It has the name of the declared limit and is never stored. `spacing` is the
+    length of its window in seconds."""
+
+    spacing: float = 0.0
+
+
 @lru_cache(maxsize=1024)
 def _limit_name(unit: str, per: float | Calendar | None) -> str:
     """Returns the name of a limit, such as `requests per minute`. The result is cached, because one claimed
@@ -183,7 +191,7 @@ def _parse_window(per: Any) -> float | Calendar:
 def window_seconds(limit: Limit) -> float:
     """Returns the length of the limit's window. The window must be measured in seconds, not by a calendar."""
     assert isinstance(limit.per, float)  # noqa: S101 - a window only gets its own limit
-    return limit.per
+    return limit.spacing if isinstance(limit, SpacedLimit) else limit.per
 
 
 def window_calendar(limit: Limit) -> Calendar:

@@ -14,6 +14,7 @@ from tidemill.core import learned_limits
 from tidemill.core.accounts import Account
 from tidemill.core.breaker import Breaker
 from tidemill.core.closures import Closure
+from tidemill.core.learned_spacings import spacing_in_force
 from tidemill.core.limits import Limit
 from tidemill.core.needs import IMPLIED, Units
 from tidemill.core.pools import PoolSettings, PoolState, call_amount
@@ -61,9 +62,19 @@ def is_closed(account: Account, now: Instant) -> bool:
     return by_hand or bool(breakers.drop_expired_closures(account.breaker, now).closures)
 
 
+def is_busy(pool: PoolSettings, account: Account, now: Instant) -> bool:
+    """True if the list of pools shows this key even without an open reservation: it is closed, has used units
+    or has an override or a learned spacing (P7)."""
+    overridden = account.override is not None and account.override.holds(now.wall)
+    spaced = any(spacing_in_force(account.spacings, limit, now.wall) for limit in pool.limits)
+    return overridden or spaced or is_closed(account, now) or has_used_units(pool, account, now)
+
+
 def is_at_rest(pool: PoolSettings, account: Account, now: Instant) -> bool:
     """True if the account can be deleted, because a new and empty account would behave the same. The caller
     has checked that the account has no open reservations."""
+    if account.override is not None and account.override.holds(now.wall):
+        return False
     hold, pace = account.state.hold, account.state.windows.values()
     if hold is not None and now.boot < hold.until:
         return False
@@ -73,6 +84,11 @@ def is_at_rest(pool: PoolSettings, account: Account, now: Instant) -> bool:
     if breakers.ramp_share(pool, breaker, now) is None:
         breaker = replace(breaker, ramp=None)
     if learned_limits.has_effect(pool, account.learned, account.suspects, now.wall):
+        return False
+    if any(
+        limit.name in account.spacings and account.spacings[limit.name].holds(limit, now.wall)
+        for limit in pool.limits
+    ):
         return False
     return breaker == Breaker() and not is_closed(account, now) and not has_used_units(pool, account, now)
 
@@ -199,12 +215,16 @@ def compare_accounts(
 
 def _lowered_limits(before: Account, after: Account) -> dict[str, float]:
     """Returns the limits that became lower between `before` and `after`, as new amounts by limit name. A
-    lower concurrency cap has the name "calls at once"."""
+    longer spacing is an amount below 1. A lower concurrency cap has the name "calls at once"."""
     found = {
         name: lesson.amount
         for name, lesson in after.learned.items()
         if name not in before.learned or lesson.amount < before.learned[name].amount
     }
+    for name, spacing in after.spacings.items():
+        known_seconds = before.spacings[name].seconds if name in before.spacings else spacing.window
+        if spacing.confirmed and spacing.seconds > known_seconds:
+            found[name] = spacing.window / spacing.seconds
     cap, known = after.breaker.cap, before.breaker.cap
     if cap is not None and (known is None or cap.amount < known.amount):
         found["calls at once"] = cap.amount

@@ -151,9 +151,9 @@ def problem_with_declaration(name: str, settings: PoolSettings, before: PoolSett
 def problem_with_key(pool: PoolSettings, key: str | None) -> str | None:
     """Returns why the pool cannot have an account for this key; None if it can."""
     if pool.keyed and key is None:
-        return "it has keys; say which one is meant"
+        return "key: the pool has keys; say which one is meant"
     if not pool.keyed and key is not None:
-        return f"it has no keys; leave {key!r} out"
+        return f"key: the pool has no keys; leave {key!r} out"
     return None if key is None else problem_with_name("key", key)
 
 

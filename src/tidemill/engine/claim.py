@@ -108,7 +108,7 @@ class PoolAdmission:
 
     def _make_block(self, name: str, priority: int) -> ledger.LaneBlock:
         denial = self._denials[name]
-        override_end = self._ledger.override_ends(denial.need.pool)
+        override_end = self._ledger.override_ends((denial.need.pool, denial.need.key))
         return ledger.make_block(denial, priority, override_end, self._ledger.now())
 
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tidemill.clock import Clock
-from tidemill.core import accounts, late_calls, ledger, pool_statistics
+from tidemill.core import accounts, key_overrides, late_calls, ledger, pool_statistics
 from tidemill.core.accounts import Account, UnitDenial
 from tidemill.core.late_calls import Departure
 from tidemill.core.ledger import AccountKey, HeldReservation
@@ -64,12 +64,14 @@ class PoolLedger:
         if pool is None:
             return None
         self._end_override(account_key[0], pool)
+        self._end_key_override(account_key)
         return self.peek_account(pool, account_key)
 
     def peek_account(self, pool: PoolRecord, account_key: AccountKey) -> tuple[PoolSettings, Account]:
         """Returns the pool's settings in force and the account as it is now, and changes nothing. An expired
         override is ignored but stays stored; the method `load` would remove it."""
-        settings, account = self.in_force(pool), self.accounts.get(account_key, Account())
+        account = self.accounts.get(account_key, Account())
+        settings = key_overrides.apply_key_override(self.in_force(pool), account, self._clock.wall())
         return settings, accounts.refresh_account(settings, account, self._clock.boot_id, self.now())
 
     def save(self, account_key: AccountKey, account: Account) -> None:
@@ -105,9 +107,10 @@ class PoolLedger:
     def in_force(self, pool: PoolRecord) -> PoolSettings:
         return apply_override(pool.declared, pool.override, self._clock.wall())
 
-    def override_ends(self, pool: str) -> float | None:
-        override = self.pools[pool].override
-        return None if override is None else override.until
+    def override_ends(self, account_key: AccountKey) -> float | None:
+        """Returns the wall time when the first override of the pool or of the key ends; None if none ends."""
+        account = self.accounts.get(account_key, Account())
+        return key_overrides.first_override_end(self.pools[account_key[0]].override, account)
 
     def _end_override(self, name: str, pool: PoolRecord) -> None:
         """Removes the override of a pool if it has expired, so that setting the wall clock back cannot
@@ -115,6 +118,19 @@ class PoolLedger:
         if pool.override is not None and not pool.override.holds(self._clock.wall()):
             pool.override = None
             self.reopen(name)
+
+    def _end_key_override(self, account_key: AccountKey) -> None:
+        account = self.accounts.get(account_key)
+        if account is not None and account.override is not None:
+            ended = key_overrides.end_key_override(account, self._clock.wall())
+            if ended is not account:
+                self.change_key(account_key, ended)
+
+    def change_key(self, account_key: AccountKey, account: Account) -> None:
+        """Saves the account of a key whose limits have changed. Also tries jobs again that were too large for
+        the old limits."""
+        self.save(account_key, account)
+        self._freed((account_key[0], ledger.ANY_LIMIT_KEY))
 
     def reopen(self, pool: str) -> None:
         """Calls `freed` (see the class) for all accounts of the pool, so that every job that waits for the

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from tidemill.contract.pools import LimitView, PoolMinute, PoolView
-from tidemill.core import accounts, breaker, learned_limits, ledger, pool_statistics, reservations
+from tidemill.contract.pools import PoolMinute, PoolView, limit_views
+from tidemill.core import accounts, breaker, key_overrides, ledger, pool_statistics, reservations
 from tidemill.core.accounts import OperatorClosure
 from tidemill.core.batch_start import single_call_needs
 from tidemill.core.claims import is_current
@@ -64,15 +64,30 @@ def _declare_pool(pool_ledger: PoolLedger, name: str, settings: PoolSettings) ->
     pool_ledger.reopen(name)
 
 
-def override_pool(records: Records, name: str, edit: OverrideEdit[LimitChanges]) -> None:
-    """Replaces the override of a pool with the result of `edit`, which gets the current override and the wall
-    time (P2, P22). Raises ConfigurationError if the pool is not declared or the result is invalid."""
+def override_pool(records: Records, account_key: AccountKey, edit: OverrideEdit[LimitChanges]) -> None:
+    """Replaces the override of a pool, or of one key of it, with the result of `edit`. `edit` gets the
+    current override and the wall time (P2, P22, P23). Raises ConfigurationError if the pool is not
+    declared or the result is invalid."""
+    name, key = account_key
+    if key is not None:
+        _override_key(records, account_key, edit)
+        return
     pool = _declared_pool(records.pool_ledger, name)
     override = edit(pool.override, records.clock.wall())
     if override is not None and (problem := override.problem(pool.declared)):
         raise ConfigurationError(f"pool {name!r}: {problem}")
     pool.override = override
     records.pool_ledger.reopen(name)
+
+
+def _override_key(records: Records, account_key: AccountKey, edit: OverrideEdit[LimitChanges]) -> None:
+    pool_ledger = records.pool_ledger
+    account = _load_account(pool_ledger, account_key)
+    override = edit(account.override, records.clock.wall())
+    if override is not None and (problem := override.problem(pool_ledger.pools[account_key[0]].declared)):
+        raise ConfigurationError(f"pool {account_key[0]!r}: {problem}")
+    if override != account.override:
+        pool_ledger.change_key(account_key, key_overrides.set_key_override(account, override))
 
 
 def reserve_units(  # noqa: PLR0917 - a claim is named by three values
@@ -181,9 +196,13 @@ def problem_with_deferred(records: Records, job: Job, deferred: tuple[Need, ...]
 
 def problem_with_need(pool_ledger: PoolLedger, need: Need) -> str | None:
     pool = pool_ledger.pools.get(need.pool)
-    return (
-        need.problem(None, None) if pool is None else need.problem(pool.declared, pool_ledger.in_force(pool))
-    )
+    if pool is None:
+        return need.problem(None, None)
+    problem = need.problem(pool.declared, pool_ledger.in_force(pool))
+    if problem is None or need.key is None or not pool.declared.keyed:
+        return problem
+    # Only a call that the pool's own limits refuse needs the account, which another query loads.
+    return need.problem(pool.declared, pool_ledger.peek_account(pool, (need.pool, need.key))[0])
 
 
 def _declared_pool(pool_ledger: PoolLedger, name: str) -> PoolRecord:
@@ -203,11 +222,7 @@ def _load_account(pool_ledger: PoolLedger, account_key: AccountKey) -> accounts.
 
 def _is_busy(pool_ledger: PoolLedger, account_key: AccountKey) -> bool:
     known, now = pool_ledger.peek_account(pool_ledger.pools[account_key[0]], account_key), pool_ledger.now()
-    return (
-        bool(pool_ledger.reservations(account_key))
-        or pool_statistics.is_closed(known[1], now)
-        or pool_statistics.has_used_units(*known, now)
-    )
+    return bool(pool_ledger.reservations(account_key)) or pool_statistics.is_busy(*known, now)
 
 
 def _pool_view(pool_ledger: PoolLedger, account_key: AccountKey) -> PoolView:
@@ -220,29 +235,12 @@ def _pool_view(pool_ledger: PoolLedger, account_key: AccountKey) -> PoolView:
         key=key,
         declared=pool.declared,
         override=override_in_force(pool.override, now.wall),
-        limits=_limit_views(pool.declared, settings, account, pool_ledger),
+        key_override=override_in_force(account.override, now.wall),
+        limits=limit_views(pool.declared, settings, account, now),
         closures=breaker.drop_expired_closures(account.breaker, now).closures,
         closed=account.closed if by_hand else None,
         reservations=pool_ledger.reservations(account_key),
         external_usage=pool_statistics.external_units(settings, account, now),
         ramp=breaker.ramp_share(settings, account.breaker, now),
         account=account,
-    )
-
-
-def _limit_views(
-    declared: PoolSettings, in_force: PoolSettings, account: accounts.Account, pool_ledger: PoolLedger
-) -> tuple[LimitView, ...]:
-    now = pool_ledger.now()
-    return tuple(
-        LimitView(
-            name=limit.name,
-            unit=limit.unit,
-            amount=limit.amount,
-            declared=by_code.amount,
-            used=pool_statistics.used_units(in_force, account, limit, now),
-            free_in=pool_statistics.seconds_until_free(in_force, account, limit, now),
-            learned=learned_limits.learned_limit_in_force(account.learned, limit, now.wall),
-        )
-        for limit, by_code in zip(in_force.limits, declared.limits, strict=True)
     )

@@ -14,6 +14,7 @@ from tidemill.core.checkpoints import OnUnknown, StepAttempt, StepKey, StepStart
 from tidemill.core.documents import Advance, AdvanceResult
 from tidemill.core.feedback import Observation
 from tidemill.core.late_calls import Departure
+from tidemill.core.ledger import AccountKey
 from tidemill.core.needs import Need
 from tidemill.core.outcomes import WriteAnswer
 from tidemill.core.overrides import OverrideEdit, clear_override, join_override
@@ -89,17 +90,22 @@ class EngineVerbs(ABC):
         pool: str,
         changes: LimitChanges,
         *,
+        key: str | None = None,
         by: str,
         reason: str | None = None,
         until: float | UnsetType | None = UNSET,
     ) -> None:
-        await self._override_pool(pool, join_override(changes, by=by, reason=reason, until=until))
+        await self._override_pool((pool, key), join_override(changes, by=by, reason=reason, until=until))
 
-    async def clear_pool_override(self, pool: str, names: Sequence[str] = ()) -> None:
-        await self._override_pool(pool, clear_override(names))
+    async def clear_pool_override(
+        self, pool: str, names: Sequence[str] = (), *, key: str | None = None
+    ) -> None:
+        await self._override_pool((pool, key), clear_override(names))
 
-    async def _override_pool(self, pool: str, edit: OverrideEdit[LimitChanges]) -> None:
-        await self.step(read_sets.pools([pool]), lambda records: pooling.override_pool(records, pool, edit))
+    async def _override_pool(self, account_key: AccountKey, edit: OverrideEdit[LimitChanges]) -> None:
+        pool, key = account_key
+        reads = read_sets.pools([pool]) if key is None else read_sets.account(pool, key)
+        await self.step(reads, lambda records: pooling.override_pool(records, account_key, edit))
 
     async def reserve(
         self, job: str, fence: int, claim: int, need: Need, departure: Departure | None = None

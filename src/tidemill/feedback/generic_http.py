@@ -7,6 +7,7 @@ import math
 import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -78,6 +79,9 @@ def _cap_wait(seconds: float) -> float:
 _LIMIT_PAIR = re.compile(r"\b(limit|remaining|reset)\s*=\s*(\d{1,15})\b")
 _QUOTA_UNITS = {"requests": "requests", "content-bytes": "bytes", "concurrent-requests": "concurrent"}
 MAX_HEADER_ITEMS = 16
+MIN_UNIX_TIME, MIN_UNIX_MILLISECONDS = 1e9, 1e11
+"""A larger number in a reset header is a Unix time (after 2001), in seconds or in milliseconds. It is not a
+wait of 30 years."""
 
 
 class RateLimitPolicy(msgspec.Struct, frozen=True):
@@ -108,11 +112,11 @@ def wait_hint(reply: ProviderReply, now: float) -> float | None:
     after = parse_retry_after(reply, now)
     if after is not None:
         return after
-    empty = [
-        limit.resets_at - now
-        for limit in stated_limits(reply, now)
-        if limit.remaining == 0 and limit.resets_at
-    ]
+    stated = stated_limits(reply, now)
+    empty = [limit.resets_at - now for limit in stated if limit.remaining == 0 and limit.resets_at]
+    if not stated and reply.status == HTTPStatus.TOO_MANY_REQUESTS:
+        reset = _parse_reset(_plain_header(reply, "reset"), now)
+        empty += [] if reset is None else [reset - now]
     return max(empty, default=None)
 
 
@@ -124,7 +128,7 @@ def stated_limits(reply: ProviderReply, now: float) -> tuple[StatedLimit, ...]:
         return tuple(found)
     single = dict(_LIMIT_PAIR.findall(field)) if "=" in field else {}
     for part in ("limit", "remaining", "reset"):
-        single.setdefault(part, reply.headers.get(f"ratelimit-{part}", ""))
+        single.setdefault(part, _plain_header(reply, part))
     return _unnamed_limit(single, policies, now)
 
 
@@ -166,7 +170,6 @@ def _unnamed_limit(
     )
     if limit is None and remaining is None:
         return ()
-    reset = parse_number(parameters["reset"])
     policy = next((known for known in policies.values() if limit in (None, known.quota)), None)
     return (
         StatedLimit(
@@ -174,9 +177,26 @@ def _unnamed_limit(
             window=policy.window if policy else None,
             limit=limit,
             remaining=remaining,
-            resets_at=None if reset is None else now + min(reset, MAX_WAIT_SECONDS),
+            resets_at=_parse_reset(parameters["reset"], now),
         ),
     )
+
+
+def _plain_header(reply: ProviderReply, part: str) -> str:
+    """Returns the header `ratelimit-…` or `x-ratelimit-…`; '' if there is none."""
+    return reply.headers.get(f"ratelimit-{part}") or reply.headers.get(f"x-ratelimit-{part}", "")
+
+
+def _parse_reset(value: str, now: float) -> float | None:
+    """Returns the wall time of a reset header; None if it is no number. The header has the seconds until
+    then, or a Unix time, which is a much larger number."""
+    reset = parse_number(value)
+    if reset is None:
+        return None
+    if reset > MIN_UNIX_MILLISECONDS:
+        reset /= 1000
+    seconds = max(0.0, reset - now) if reset > MIN_UNIX_TIME else reset
+    return now + min(seconds, MAX_WAIT_SECONDS)
 
 
 def _header_items(field: str) -> list[tuple[str, dict[str, str]]]:

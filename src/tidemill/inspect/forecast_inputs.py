@@ -129,6 +129,7 @@ def unused_pool_view(name: str, pool: PoolSettings) -> PoolView:
         key=None,
         declared=pool,
         override=None,
+        key_override=None,
         limits=(),
         closures=(),
         closed=None,

@@ -63,6 +63,11 @@ def format_quantity(amount: float, units: str) -> str:
     return f"{amount:.12g} {unit}{space}{rest}"
 
 
+def format_spacing(seconds: float) -> str:
+    """Returns the time between two calls as text: `one call per 64 s`."""
+    return f"one call per {round(seconds, 1):.12g} s"
+
+
 def as_sentence(text: str) -> str:
     """Returns text from another source, such as an error message, on one line. Adds a full stop if the text
     does not end like a sentence."""

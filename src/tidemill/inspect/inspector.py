@@ -275,7 +275,7 @@ class Inspector:
         return {name: found.get(name, QueueTotal()) for name in names}
 
     async def pools(self, *, cached: bool = False) -> list[PoolStatus]:
-        """Returns every pool, and each key with reservations or closures as an entry of its own.
+        """Returns every pool, and each key with used units, calls, a closure or an override as its own entry.
         `cached=True` is faster: forecasts and waiting jobs may come from a cache, see `overview`."""
         return pools.pool_statuses(*await self._load_forecast(cached=cached))
 
@@ -290,23 +290,26 @@ class Inspector:
         amounts: Mapping[str, float],
         *,
         by: str,
+        key: str | None = None,
         reason: str | None = None,
         until: float | datetime | UnsetType | None = UNSET,
     ) -> PoolStatus:
         """Overrides the amounts of a pool's limits, given by limit name, such as `{"requests per minute":
-        5}`. Returns the pool.
+        5}`. With `key`, only for one key of a keyed pool; this override wins over the override of the pool.
+        Returns the pool, or the key.
 
         The override survives deploys and is merged into an existing one. `until` is the end of the whole
         override: UNSET keeps the present end, None means no end."""
         store = await self._store()
-        await override_pool(store, name, amounts, by=by, reason=reason, until=until)
-        return await self.pool(name)
+        await override_pool(store, name, amounts, key=key, by=by, reason=reason, until=until)
+        return await self.pool(name, key=key)
 
-    async def clear_pool_override(self, name: str, *limits: str) -> PoolStatus:
-        """Removes the override of the named `limits`, or of all limits if none is named. Returns the pool."""
+    async def clear_pool_override(self, name: str, *limits: str, key: str | None = None) -> PoolStatus:
+        """Removes the override of the named `limits`, or of all limits if none is named. With `key`, removes
+        the override of that key; the override of the pool stays. Returns the pool, or the key."""
         store = await self._store()
-        await clear_pool_override(store, name, limits)
-        return await self.pool(name)
+        await clear_pool_override(store, name, limits, key=key)
+        return await self.pool(name, key=key)
 
     async def close_pool(
         self,

@@ -61,6 +61,7 @@ async def override_pool(
     name: str,
     amounts: Mapping[str, float],
     *,
+    key: str | None,
     by: str,
     reason: str | None,
     until: float | datetime | UnsetType | None,
@@ -71,17 +72,18 @@ async def override_pool(
             f"pool {name!r}: name at least one limit, such as {{'requests per minute': 5}}"
         )
     changes = LimitChanges(amounts=dict(amounts))
-    await store.override_pool(name, changes, by=by, reason=reason, until=await _read_end(store, until))
+    end = await _read_end(store, until)
+    await store.override_pool(name, changes, key=key, by=by, reason=reason, until=end)
 
 
-async def clear_pool_override(store: Store, name: str, limits: tuple[str, ...]) -> None:
+async def clear_pool_override(store: Store, name: str, limits: tuple[str, ...], *, key: str | None) -> None:
     known = [limit.name for limit in (await require_pool(store, name)).declared.limits]
     for limit in limits:
         if limit not in known:
             raise ConfigurationError(
                 f"{limit!r} is not a limit of pool {name!r}; there are: {', '.join(known)}"
             )
-    await store.clear_pool_override(name, limits)
+    await store.clear_pool_override(name, limits, key=key)
 
 
 async def close_pool(

@@ -16,15 +16,16 @@ from tidemill.core.calendars import Calendar
 from tidemill.core.closures import Closure
 from tidemill.core.forecast.pool_outlook import PoolOutlook
 from tidemill.core.jobs import Job
-from tidemill.core.limits import Limit
+from tidemill.core.limits import Limit, SpacedLimit
 from tidemill.core.needs import Need, combine_needs
-from tidemill.core.pools import PoolSettings, call_amount
+from tidemill.core.overrides import Override, override_in_force
+from tidemill.core.pools import LimitChanges, PoolSettings, call_amount
 from tidemill.core.reservations import UnitRequest
 from tidemill.core.windows.base import TOLERANCE
 from tidemill.inspect.causes import Cause, CauseCode
 from tidemill.inspect.explanation_inputs import ExplanationInputs
 from tidemill.inspect.forecast_inputs import StoreSnapshot
-from tidemill.inspect.formatting import TimeFormatter, as_sentence, format_quantity
+from tidemill.inspect.formatting import TimeFormatter, as_sentence, format_quantity, format_spacing
 
 HELD_FOR_PREFIX = "held for job "
 
@@ -150,13 +151,18 @@ def _limit_cause(  # noqa: PLR0917 - the facts of one refusal
     slot = f"The next slot is {'when a call has ended' if until is None else times.in_future(until)}."
     amount = format_quantity(limit.amount, limit.name)
     if units > pool.settings.most(limit) + TOLERANCE:
-        override_end = None if pool.override is None else pool.override.until
+        override = _override_of_limit(pool, limit)
         return Cause(
             CauseCode.POOL_TOO_SMALL,
             f"The {name} allows {amount}, and the job needs {units:g} at once: while that holds it cannot "
-            f"start.{_override_text(pool, times)}",
-            {**details, "until": override_end},
+            f"start.{_override_text(override, times)}",
+            {**details, "until": None if override is None else override.until},
         )
+    if isinstance(limit, SpacedLimit):
+        since = times.clock_time(pool.account.spacings[limit.name].since)
+        learned = f"Learned: {format_spacing(limit.spacing)}, since {since}."
+        sentence = f"The provider refused calls of the {name}. {learned} {slot}"
+        return Cause(CauseCode.POOL_LIMIT, sentence, {**details, "spacing": limit.spacing})
     if _is_admitted(job, need, _without_ramp(pool), limit):
         sentence = f"The {name} was closed and opens slowly: its {amount} are not all open yet. {slot}"
         return Cause(CauseCode.POOL_RAMP, sentence, details)
@@ -175,6 +181,7 @@ def _limit_cause(  # noqa: PLR0917 - the facts of one refusal
         return Cause(CauseCode.POOL_TURN, sentence, details)
     sentence = (
         f"The {name} allows {amount}, and not enough of it is free for the {units:g} the job needs. {slot}"
+        f"{_override_text(_override_of_limit(pool, limit), times)}"
     )
     return Cause(CauseCode.POOL_LIMIT, sentence, details)
 
@@ -200,11 +207,20 @@ def _ask_pool(job: Job, need: Need, pool: PoolOutlook, settings: PoolSettings) -
     return request_units(settings, pool.account, UnitRequest(job.id, need.units, job.priority), pool.now)
 
 
-def _override_text(pool: PoolOutlook, times: TimeFormatter) -> str:
-    if pool.override is None:
+def _override_of_limit(pool: PoolOutlook, limit: Limit) -> Override[LimitChanges] | None:
+    """Returns the override that sets the amount of this limit: that of the key, else that of the pool."""
+    for stored in (pool.account.override, pool.override):
+        override = override_in_force(stored, pool.now.wall)
+        if override is not None and limit.name in override.changes.amounts:
+            return override
+    return None
+
+
+def _override_text(override: Override[LimitChanges] | None, times: TimeFormatter) -> str:
+    if override is None:
         return ""
-    end = "" if pool.override.until is None else f", which ends {times.in_future(pool.override.until)}"
-    return f" It is an override by {pool.override.by}{end}."
+    end = "" if override.until is None else f", which ends {times.in_future(override.until)}"
+    return f" It is an override by {override.by}{end}."
 
 
 def _pool_text(need: Need) -> str:

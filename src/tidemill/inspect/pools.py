@@ -25,7 +25,8 @@ class PoolStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     - `keyed`: True if each key has its own limits
     - `limits`: the amounts in force and declared, the used units, and when all units are free again
-    - `override`: amounts that an operator set; None if there are none
+    - `override`: amounts that an operator set for the whole pool; None if there are none
+    - `key_override`: amounts that an operator set for this key, which win; None if there are none
     - `closures`: why the breaker closed the pool, and until when; an expired closure waits for a probe
     - `closed`: an operator's closure; None if there is none
     - `reservations`: the number of running calls
@@ -40,6 +41,7 @@ class PoolStatus(msgspec.Struct, frozen=True, kw_only=True):
     limits: tuple[LimitView, ...]
     declared: PoolSettings
     override: Override[LimitChanges] | None
+    key_override: Override[LimitChanges] | None
     closures: tuple[Closure, ...]
     closed: OperatorClosure | None
     reservations: int
@@ -51,6 +53,11 @@ class PoolStatus(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_open(self) -> bool:
         return self.closed is None and not self.closures
+
+    @property
+    def own_override(self) -> Override[LimitChanges] | None:
+        """The override of this pool; for a key, the override of this key."""
+        return self.override if self.key is None else self.key_override
 
 
 def pool_statuses(snapshot: StoreSnapshot, forecasts: Forecasts) -> list[PoolStatus]:
@@ -122,6 +129,7 @@ def _make_status(view: PoolView, waiting: Counter[PoolKey], forecasts: Forecasts
         limits=view.limits,
         declared=view.declared,
         override=view.override,
+        key_override=view.key_override,
         closures=view.closures,
         closed=view.closed,
         reservations=view.reservations,

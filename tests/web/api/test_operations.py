@@ -70,6 +70,14 @@ async def test_pools_are_overridden_closed_and_opened(api: ApiClient) -> None:
     assert (status, field) == (422, "amounts.tokens")
     assert sentence.endswith("there are: requests per minute")
     assert (await api.ok("DELETE", "/pools/model/limits?limit=requests per minute"))["override"] is None
+    body = {"amounts": {"requests per minute": 1}, "key": "a.example", "reason": "slow", "until": None}
+    limit = (await api.get("/pools/site"))["limits"][0]["name"]
+    key = await api.ok("PATCH", "/pools/site/limits", body | {"amounts": {limit: 1}})
+    assert (key["key"], key["key_override"]["reason"], key["limits"][0]["amount"]) == ("a.example", "slow", 1)
+    cleared = await api.ok("DELETE", "/pools/site/limits?key=a.example")
+    assert (cleared["key"], cleared["key_override"]) == ("a.example", None)
+    status, field, sentence = await api.refused("PATCH", "/pools/model/limits", body)
+    assert (status, sentence) == (422, "pool 'model': key: the pool has no keys; leave 'a.example' out")
     closed = await api.ok("POST", "/pools/model/close", {"reason": "costs"}, user="bea")
     assert (closed["closed"]["by"], closed["closed"]["reason"]) == ("bea", "costs")
     assert (await api.ok("POST", "/pools/model/open", {}))["closed"] is None

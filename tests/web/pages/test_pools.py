@@ -101,6 +101,32 @@ async def test_limits_are_overridden_and_restored(
         assert (refused.status, message in visible_text(refused.text)) == (422, True), refused.text
 
 
+async def test_the_limits_of_one_key_are_overridden_and_restored(
+    app: Tidemill, fetch: Task[[str], None], admin: PageClient, kit: AsyncKit
+) -> None:
+    key, where = {"key": "a.example"}, "/pools/site?key=a.example"
+    form = {"limit": "requests per minute", "amount": "1", "reason": "they are slow", "duration": "1d"}
+    assert await admin.does("/pools/site/override", key | form) == where
+    status = await app.inspect.pool("site", key="a.example")
+    assert status.override is None
+    assert status.key_override is not None
+    assert (status.key_override.by, status.key_override.until) == ("ann", kit.now + 86_400)
+    shown = await admin.page(where)
+    assert "This key is overridden by ann" in visible_text(shown)
+    assert "they are slow" in visible_text(shown)
+    assert "overridden" in visible_text(await admin.page("/pools"))
+    await app.enqueue_many([fetch.job(host) for host in ["a.example", "b.example"] * 3])
+    await kit.run_for(1)
+    assert "1 of 1" in visible_text(await admin.page(where))
+    assert "2 of 2" in visible_text(await admin.page("/pools/site?key=b.example"))
+    await app.inspect.override_pool("site", {"requests per minute": 5}, by="bo")
+    assert "All keys are overridden by bo" in visible_text(await admin.page(where))
+    assert await admin.does("/pools/site/clear-override", key) == where
+    status = await app.inspect.pool("site", key="a.example")
+    assert status.key_override is None
+    assert status.limits[0].amount == 5
+
+
 async def test_a_closed_pool_shows_author_and_reason(
     app: Tidemill, ask: Task[[str], None], admin: PageClient, kit: AsyncKit
 ) -> None:

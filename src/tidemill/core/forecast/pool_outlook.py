@@ -17,6 +17,7 @@ from tidemill.core.breaker import Breaker
 from tidemill.core.calendars import Calendar
 from tidemill.core.feedback import PROBED_REASONS
 from tidemill.core.forecast.meters import AmountSteps, BucketMeter, CalendarMeter, LimitMeter, WindowMeter
+from tidemill.core.key_overrides import apply_key_override
 from tidemill.core.limits import Limit, Shape, window_seconds
 from tidemill.core.overrides import Override, apply_override
 from tidemill.core.pools import LimitChanges, PoolSettings
@@ -43,8 +44,9 @@ class StoredPool(Protocol):
 
 
 class PoolOutlook(msgspec.Struct, frozen=True, kw_only=True):
-    """A pool, or one key of a pool, at the moment `now` of a forecast. `settings` are the settings in force
-    at that moment, with override and learned limits."""
+    """A pool, or one key of a pool, at the moment `now` of a forecast. `override` is that of the whole pool;
+    the account has that of the key. `settings` are the settings in force at that moment, with overrides and
+    learned limits."""
 
     name: str
     key: str | None
@@ -75,7 +77,8 @@ def pool_outlook(view: StoredPool, now: Instant) -> PoolOutlook:
 def _settings_in_force(
     declared: PoolSettings, override: Override[LimitChanges] | None, account: Account, now: Instant
 ) -> PoolSettings:
-    return pool_with_learned_limits(apply_override(declared, override, now.wall), account, now)
+    overridden = apply_key_override(apply_override(declared, override, now.wall), account, now.wall)
+    return pool_with_learned_limits(overridden, account, now)
 
 
 def closed_seconds(known: PoolOutlook, call_seconds: float) -> float:
@@ -113,9 +116,8 @@ def _breaker_after_probe(known: PoolOutlook, call_seconds: float) -> Breaker:
 
 
 def _change_times(known: PoolOutlook, breaker: Breaker, limit: Limit) -> Sequence[float]:
-    changes: list[float] = []
-    if known.override is not None and known.override.until is not None:
-        changes.append(known.override.until - known.now.wall)
+    overrides = [override for override in (known.override, known.account.override) if override is not None]
+    changes = [override.until - known.now.wall for override in overrides if override.until is not None]
     if breaker.ramp is not None and not isinstance(limit.per, Calendar):
         begun = breaker.ramp - known.now.boot
         length = limit.per or breakers.ramp_seconds_left(known.declared, breaker, Instant(0.0, breaker.ramp))
@@ -184,11 +186,11 @@ def pace_meter(known: PoolOutlook, limit: Limit, call: CallCost) -> LimitMeter |
         return None
     units = call.units or 1.0
     amounts = tuple(amounts_over_time(known, limit, call.seconds))
-    rate = amounts[0][1] / limit.per
+    rate = amounts[0][1] / window_seconds(limit)
     spare = max(0.0, max(1.0, rate * PACE_SECONDS) - units) / rate
     apart = max(0.0, jitter - spare)
     size = units + max(0.0, spare - jitter) * rate
-    seconds = limit.per * (1.0 + apart * rate / units)
+    seconds = window_seconds(limit) * (1.0 + apart * rate / units)
     waits = max(0.0, window.next - known.now.boot + (apart or 0.0))
     return BucketMeter(amounts, seconds, waits * amounts[0][1] / seconds, amounts[0][1] - size)
 
@@ -201,7 +203,7 @@ def limit_seconds(limit: Limit, jitter: float, calls: float, call: CallCost) -> 
     amount = _whole_calls(limit.amount, call) - call.back
     if units <= 0 or amount <= 0 or isinstance(limit.per, Calendar):
         return 0.0
-    seconds = call.seconds if limit.per is None else limit.per
+    seconds = call.seconds if limit.per is None else window_seconds(limit)
     if limit.per is not None and limit.shape is not Shape.BUCKET:
         seconds += jitter
     return max(0.0, calls * units / amount - 1.0) * seconds

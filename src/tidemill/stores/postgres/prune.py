@@ -12,7 +12,7 @@ from tidemill.contract import jobs
 from tidemill.contract.coordination import document_topic, worklist_topic
 from tidemill.contract.jobs import PruneResult
 from tidemill.contract.reader import HISTORY_SECONDS
-from tidemill.core import accounts, pool_statistics, transitions
+from tidemill.core import accounts, key_overrides, pool_statistics, transitions
 from tidemill.core.documents import REMEMBERED_KINDS, DocumentKind, remembered_id
 from tidemill.core.overrides import apply_override
 from tidemill.core.queues import HOUR_SECONDS, Retention
@@ -190,10 +190,10 @@ async def _delete_unused_accounts(transaction: PostgresTransaction, limit: int) 
         SQL.unused_accounts, time.wall - pool_statistics.UNUSED_KEY_SECONDS, limit
     ):
         pool = pool_of(row["declared"], row["override"])
+        stored = account_of(row["account"])
         settings = apply_override(pool.declared, pool.override, time.wall)
-        account = accounts.refresh_account(
-            settings, account_of(row["account"]), transaction.clock.boot_id, now
-        )
+        settings = key_overrides.apply_key_override(settings, stored, time.wall)
+        account = accounts.refresh_account(settings, stored, transaction.clock.boot_id, now)
         is_resting = not row["is_held"] and pool_statistics.is_at_rest(settings, account, now)
         (resting if is_resting else in_use).append((row["pool"], row["key"]))
     if resting:

@@ -258,7 +258,7 @@ class LaneAdmission:
 
     def _block_of(self, name: str) -> core_ledger.LaneBlock:
         (denial, priority), ledger = self._denials[name], self._transaction.ledger
-        override_end = ledger.override_ends(denial.need.pool)
+        override_end = ledger.override_ends((denial.need.pool, denial.need.key))
         return core_ledger.make_block(denial, priority, override_end, ledger.now)
 
 

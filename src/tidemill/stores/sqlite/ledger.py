@@ -14,10 +14,10 @@ import apsw
 import msgspec
 
 from tidemill.contract.coordination import queue_topic
-from tidemill.core import accounts, late_calls
+from tidemill.core import accounts, key_overrides, late_calls
 from tidemill.core.accounts import Account, UnitDenial
 from tidemill.core.late_calls import Departure
-from tidemill.core.ledger import AccountKey, HeldReservation
+from tidemill.core.ledger import ANY_LIMIT_KEY, AccountKey, HeldReservation
 from tidemill.core.needs import LANE_SEPARATOR, Need
 from tidemill.core.pool_statistics import PoolChange, PoolHistoryEntry
 from tidemill.core.pools import PoolSettings
@@ -70,9 +70,11 @@ class SqliteLedger:
         self._unblock(LANES.unblock_groups_of, name)
         self._unblock(LANES.unblock_lanes_of_pool, name)
 
-    def override_ends(self, pool: str) -> float | None:
-        row = self.pool(pool)
-        return None if row is None or row.override is None else row.override.until
+    def override_ends(self, account_key: AccountKey) -> float | None:
+        """Returns the wall time when the first override of the pool or of the key ends; None if none ends."""
+        row = self.pool(account_key[0])
+        account = self._accounts.get(account_key, Account())
+        return key_overrides.first_override_end(None if row is None else row.override, account)
 
     def _end_override(self, name: str, row: PoolRow) -> None:
         """Deletes the override of a pool if it has expired. So the override does not return when the wall
@@ -88,24 +90,38 @@ class SqliteLedger:
         if row is None:
             return None
         self._end_override(account_key[0], row)
-        return self.peek_account(row, account_key)
+        settings, account = self.peek_account(row, account_key)
+        ended = key_overrides.end_key_override(account, self.now.wall)
+        if ended is not account:
+            self.change_key(account_key, ended)
+        return settings, ended
 
     def peek_account(self, pool: PoolRow, account_key: AccountKey) -> tuple[PoolSettings, Account]:
         """Returns the settings in force and the account of a pool or of one key of it. `load` does the same
         but also deletes an override that has expired; this method never deletes it."""
-        settings = pool.in_force(self.now.wall)
         account = self._accounts.get(account_key)
         if account is None:
-            account = self._accounts[account_key] = self._read(account_key, settings)
-        return settings, account
+            settings, account = self.as_of_now(pool, self._read(account_key))
+            self._accounts[account_key] = account
+            return settings, account
+        return key_overrides.apply_key_override(pool.in_force(self.now.wall), account, self.now.wall), account
 
-    def _read(self, account_key: AccountKey, settings: PoolSettings) -> Account:
+    def _read(self, account_key: AccountKey) -> Account:
         text = self._connection.execute(ACCOUNTS.by_key, (account_key[0], account_key[1] or "")).get
-        stored = Account() if text is None else _ACCOUNT.decode(text)
-        return self.as_of_now(settings, stored)
+        return Account() if text is None else _ACCOUNT.decode(text)
 
-    def as_of_now(self, settings: PoolSettings, stored: Account) -> Account:
-        return accounts.refresh_account(settings, stored, self._boot_id, self.now)
+    def as_of_now(self, pool: PoolRow, stored: Account) -> tuple[PoolSettings, Account]:
+        """Returns the settings in force for a stored account, and the account brought up to date."""
+        settings = key_overrides.apply_key_override(pool.in_force(self.now.wall), stored, self.now.wall)
+        return settings, accounts.refresh_account(settings, stored, self._boot_id, self.now)
+
+    def change_key(self, account_key: AccountKey, account: Account) -> None:
+        """Saves the account of a key whose limits have changed, and unblocks the lanes that wait for the key.
+        Jobs that were too large for the old limits are tried again too."""
+        self._accounts[account_key] = account
+        self._changed.add(account_key)
+        for key in (account_key[1], ANY_LIMIT_KEY):
+            self._unblock(LANES.unblock_lanes_of, account_text((account_key[0], key)))
 
     def save(self, account_key: AccountKey, account: Account) -> None:
         before = self._accounts[account_key]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from tidemill.contract.pools import LimitView, PoolMinute, PoolView
-from tidemill.core import accounts, learned_limits, pool_statistics, reservations
+from tidemill.contract.pools import PoolMinute, PoolView, limit_views
+from tidemill.core import accounts, key_overrides, pool_statistics, reservations
 from tidemill.core import breaker as breakers
 from tidemill.core import ledger as core_ledger
 from tidemill.core.accounts import Account, OperatorClosure
@@ -16,7 +16,6 @@ from tidemill.core.feedback import Observation, UsageReport
 from tidemill.core.jobs import Job, NewJob
 from tidemill.core.late_calls import Departure
 from tidemill.core.ledger import AccountKey, ClaimDenial
-from tidemill.core.limits import Limit
 from tidemill.core.needs import Need, combine_needs
 from tidemill.core.overrides import OverrideEdit, override_in_force, problem_with_operator_mark
 from tidemill.core.pool_statistics import PoolChange
@@ -61,15 +60,34 @@ def _keep_running_windows(transaction: SqliteTransaction, pool: str, names: froz
         transaction.execute(RESERVATIONS.enter, (text_of(reservation), *row_key))
 
 
-def override_pool(transaction: SqliteTransaction, pool: str, edit: OverrideEdit[LimitChanges]) -> None:
-    """Replaces the override of a pool with the result of `edit`, which gets the current override and the wall
-    time (P2, P22)."""
+def override_pool(
+    transaction: SqliteTransaction, account_key: AccountKey, edit: OverrideEdit[LimitChanges]
+) -> None:
+    """Replaces the override of a pool, or of one key of it, with the result of `edit`. `edit` gets the
+    current override and the wall time (P2, P22, P23)."""
+    pool, key = account_key
+    if key is not None:
+        _override_key(transaction, account_key, edit)
+        return
     row = _declared(transaction, pool)
     override = edit(row.override, transaction.now)
     if override is not None and (problem := override.problem(row.declared)):
         raise ConfigurationError(f"pool {pool!r}: {problem}")
     transaction.execute(POOLS.override, (None if override is None else text_of(override), pool))
     transaction.ledger.pool_changed(pool)
+
+
+def _override_key(
+    transaction: SqliteTransaction, account_key: AccountKey, edit: OverrideEdit[LimitChanges]
+) -> None:
+    _check_key(transaction, account_key)
+    if known := transaction.ledger.load(account_key):
+        override = edit(known[1].override, transaction.now)
+        declared = _declared(transaction, account_key[0]).declared
+        if override is not None and (problem := override.problem(declared)):
+            raise ConfigurationError(f"pool {account_key[0]!r}: {problem}")
+        if override != known[1].override:
+            transaction.ledger.change_key(account_key, key_overrides.set_key_override(known[1], override))
 
 
 def close_pool(
@@ -141,7 +159,10 @@ def problem_with(transaction: SqliteTransaction, need: Need) -> str | None:
     row = transaction.ledger.pool(need.pool)
     if row is None:
         return need.problem(None, None)
-    return need.problem(row.declared, row.in_force(transaction.now))
+    problem = need.problem(row.declared, row.in_force(transaction.now))
+    if problem is None or need.key is None or not row.declared.keyed:
+        return problem
+    return need.problem(row.declared, transaction.ledger.peek_account(row, (need.pool, need.key))[0])
 
 
 def problem_with_waiting(transaction: SqliteTransaction, job: Job, deferred: tuple[Need, ...]) -> str | None:
@@ -210,46 +231,35 @@ def delete_unused_accounts(transaction: SqliteTransaction, limit: int) -> None:
 
 def _views(transaction: SqliteTransaction, name: str, row: PoolRow) -> Iterator[PoolView]:
     ledger = transaction.ledger
-    settings = row.in_force(transaction.now)
     reserved = dict(transaction.execute(RESERVATIONS.of_pool, (name,)).fetchall())
     stored = {key: account_of(text) for key, text in transaction.execute(ACCOUNTS.of_pool, (name,))}
     for key in sorted({""} | stored.keys()):
-        account = ledger.as_of_now(settings, stored.get(key, Account()))
-        if not key or reserved.get(key) or _is_busy(settings, account, ledger.now):
-            yield _view(name, key, row, account, reserved.get(key, 0), ledger.now)
+        settings, account = ledger.as_of_now(row, stored.get(key, Account()))
+        if not key or reserved.get(key) or pool_statistics.is_busy(settings, account, ledger.now):
+            yield _view(name, key, row, settings, account, reserved.get(key, 0), ledger.now)
 
 
 def _view(  # noqa: PLR0917 - a row with its context
-    name: str, key: str, row: PoolRow, account: Account, reservations: int, now: Instant
+    name: str,
+    key: str,
+    row: PoolRow,
+    settings: PoolSettings,
+    account: Account,
+    reservations: int,
+    now: Instant,
 ) -> PoolView:
-    settings, known = row.in_force(now.wall), breakers.drop_expired_closures(account.breaker, now)
-    limits = zip(settings.limits, row.declared.limits, strict=True)
+    known = breakers.drop_expired_closures(account.breaker, now)
     return PoolView(
         name=name,
         key=key or None,
         declared=row.declared,
         override=override_in_force(row.override, now.wall),
-        limits=tuple(_limit(settings, account, limit, declared.amount, now) for limit, declared in limits),
+        key_override=override_in_force(account.override, now.wall),
+        limits=limit_views(row.declared, settings, account, now),
         closures=known.closures,
         closed=None if account.closed is None or not account.closed.holds(now.wall) else account.closed,
         reservations=reservations,
         external_usage=pool_statistics.external_units(settings, account, now),
         ramp=breakers.ramp_share(settings, account.breaker, now),
         account=account,
-    )
-
-
-def _is_busy(pool: PoolSettings, account: Account, now: Instant) -> bool:
-    return pool_statistics.is_closed(account, now) or pool_statistics.has_used_units(pool, account, now)
-
-
-def _limit(pool: PoolSettings, account: Account, limit: Limit, declared: float, now: Instant) -> LimitView:
-    return LimitView(
-        name=limit.name,
-        unit=limit.unit,
-        amount=limit.amount,
-        declared=declared,
-        used=pool_statistics.used_units(pool, account, limit, now),
-        free_in=pool_statistics.seconds_until_free(pool, account, limit, now),
-        learned=learned_limits.learned_limit_in_force(account.learned, limit, now.wall),
     )

@@ -175,9 +175,7 @@ class SqliteStore:
     # -- queues
 
     async def declare(self, settings: Mapping[str, QueueSettings]) -> None:
-        await self._writer.submit(
-            lambda transaction: queues.declare_queues(transaction, settings), durable=True
-        )
+        await self._writer.submit(partial(queues.declare_queues, queues=settings), durable=True)
 
     async def override(
         self,
@@ -209,25 +207,27 @@ class SqliteStore:
     # -- pools
 
     async def declare_pools(self, pools: Mapping[str, PoolSettings]) -> None:
-        await self._writer.submit(
-            lambda transaction: sqlite_pools.declare_pools(transaction, pools), durable=True
-        )
+        await self._writer.submit(partial(sqlite_pools.declare_pools, pools=pools), durable=True)
 
     async def override_pool(
         self,
         pool: str,
         changes: LimitChanges,
         *,
+        key: str | None = None,
         by: str,
         reason: str | None = None,
         until: float | UnsetType | None = UNSET,
     ) -> None:
         edit = join_override(changes, by=by, reason=reason, until=until)
-        await self._writer.submit(partial(sqlite_pools.override_pool, pool=pool, edit=edit), durable=True)
+        override = partial(sqlite_pools.override_pool, account_key=(pool, key), edit=edit)
+        await self._writer.submit(override, durable=True)
 
-    async def clear_pool_override(self, pool: str, names: Sequence[str] = ()) -> None:
-        edit = clear_override(names)
-        await self._writer.submit(partial(sqlite_pools.override_pool, pool=pool, edit=edit), durable=True)
+    async def clear_pool_override(
+        self, pool: str, names: Sequence[str] = (), *, key: str | None = None
+    ) -> None:
+        override = partial(sqlite_pools.override_pool, account_key=(pool, key), edit=clear_override(names))
+        await self._writer.submit(override, durable=True)
 
     async def reserve(
         self, job: str, fence: int, claim: int, need: Need, departure: Departure | None = None

@@ -42,7 +42,9 @@ _TEST_MODULES = (
     "documents",
     "fixtures",
     "insert",
+    "key_overrides",
     "late_calls",
+    "learned_spacings",
     "leases",
     "maintenance",
     "pool_statistics",
@@ -97,7 +99,9 @@ from tidemill.testing.conformance.deferred_units import TestDeferredUnits
 from tidemill.testing.conformance.documents import TestFindDocuments
 from tidemill.testing.conformance.fixtures import clock, driver, entropy, store
 from tidemill.testing.conformance.insert import TestInsert, TestKnownIds
+from tidemill.testing.conformance.key_overrides import TestKeyOverrides
 from tidemill.testing.conformance.late_calls import TestLateCalls
+from tidemill.testing.conformance.learned_spacings import TestLearnedSpacing
 from tidemill.testing.conformance.leases import TestClockJumps, TestHeartbeat, TestReclaim
 from tidemill.testing.conformance.pool_settings import (
     TestManualClosure,
@@ -190,10 +194,12 @@ __all__ = [
     "TestJobExpiry",
     "TestJobPosition",
     "TestKeepStep",
+    "TestKeyOverrides",
     "TestKnownIds",
     "TestLanes",
     "TestLateCalls",
     "TestLeadership",
+    "TestLearnedSpacing",
     "TestListener",
     "TestLogs",
     "TestMaintenance",

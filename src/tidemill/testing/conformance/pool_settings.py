@@ -106,8 +106,8 @@ class TestPoolDeclarations:
         await driver.store.declare_pools({"site": KEYED_POOL, "model": REQUEST_AND_TOKEN_POOL})
         messages = {
             ("nobody", None): "pool 'nobody': nobody declared it; there are: model, site",
-            ("site", None): "pool 'site': it has keys; say which one is meant",
-            ("model", "k"): "pool 'model': it has no keys; leave 'k' out",
+            ("site", None): "pool 'site': key: the pool has keys; say which one is meant",
+            ("model", "k"): "pool 'model': key: the pool has no keys; leave 'k' out",
         }
         for (pool, key), words in messages.items():
             with pytest.raises(ConfigurationError) as refused:

@@ -34,11 +34,13 @@ class PoolKeyQuery(QueryParameters, frozen=True, kw_only=True):
 
 class PoolLimitsBody(RequestBody, frozen=True, kw_only=True):
     """An override of the limits of a pool. `amounts` maps names of limits, such as "requests per minute", to
-    new amounts. They are merged with an existing override.
+    new amounts. They are merged with an existing override. With `key`, they apply to one key of a keyed pool
+    and win over the override of the pool.
 
     The whole override ends at `until`. If `until` is missing, the present end stays; null removes the end."""
 
     amounts: Annotated[dict[Name, Amount], Meta(min_length=1)]
+    key: Name | None = None
     reason: Sentence | None = None
     until: Time | UnsetType | None = UNSET
 
@@ -58,9 +60,10 @@ class OpenPoolBody(RequestBody, frozen=True, kw_only=True):
 
 class LimitNamesQuery(QueryParameters, frozen=True, kw_only=True):
     """The names of the limits whose override is removed. Without names, the override of all limits is
-    removed."""
+    removed. With `key`, the override of one key of a keyed pool is removed."""
 
     limits: list[Name] = field(default_factory=list, name="limit")
+    key: Name | None = None
 
 
 async def list_pools(request: RouteRequest) -> list[PoolStatus]:
@@ -77,8 +80,9 @@ async def override_limits(request: RouteRequest) -> PoolStatus:
 
 
 async def clear_limit_override(request: RouteRequest) -> PoolStatus:
-    await _require_limits(request, request.query.limits)
-    return await request.inspect.clear_pool_override(request.path["pool"], *request.query.limits)
+    query: LimitNamesQuery = request.query
+    await _require_limits(request, query.limits)
+    return await request.inspect.clear_pool_override(request.path["pool"], *query.limits, key=query.key)
 
 
 async def _require_limits(request: RouteRequest, names: Iterable[str], field_prefix: str = "") -> None:
@@ -120,7 +124,7 @@ ROUTES = (
         path="/api/v1/pools",
         role=Role.VIEWER,
         handler=list_pools,
-        summary="All declared pools, and of keyed pools the keys that are in use or closed.",
+        summary="All declared pools, and of keyed pools the keys that are in use, closed or overridden.",
         response=list[PoolStatus],
     ),
     Route(
@@ -137,7 +141,7 @@ ROUTES = (
         path="/api/v1/pools/{pool}/limits",
         role=Role.ADMIN,
         handler=override_limits,
-        summary="Override declared limits; the override survives deployments.",
+        summary="Override declared limits of a pool or of one key; the override survives deployments.",
         body=Annotated[PoolLimitsBody, Meta(examples=[{"amounts": {"requests per minute": 5}}])],
         response=PoolStatus,
     ),

@@ -164,8 +164,9 @@ POOL_ROUTES = (
 class OverrideLimitsForm(OperatorForm, frozen=True, kw_only=True):
     """The form that overrides the limits of a pool. `limits` has the names of all limits, `amounts` their new
     amounts in the same order. Unchanged amounts are not overridden. The override ends after `duration`, such
-    as `2h`; without a duration it has no end."""
+    as `2h`; without a duration it has no end. With `key`, the override is for one key of a keyed pool."""
 
+    key: Name | None = None
     limits: list[str] = msgspec.field(name="limit", default_factory=list)
     amounts: list[float] = msgspec.field(name="amount", default_factory=list)
 
@@ -174,27 +175,33 @@ class ClosePoolForm(OperatorForm, frozen=True, kw_only=True):
     key: Name | None = None
 
 
-class OpenPoolForm(msgspec.Struct, frozen=True, kw_only=True):
+class PoolKeyForm(msgspec.Struct, frozen=True, kw_only=True):
+    """The form that opens a pool, or removes its override. With `key`, only for one key of a keyed pool."""
+
     key: Name | None = None
 
 
 async def override_limits(request: RouteRequest) -> Redirect:
     body: OverrideLimitsForm = request.body
     name = request.path["pool"]
-    current = {limit.name: limit.amount for limit in (await request.inspect.pool(name, cached=True)).limits}
+    status = await request.inspect.pool(name, key=body.key, cached=True)
+    current = {limit.name: limit.amount for limit in status.limits}
     if len(body.limits) != len(body.amounts):
         raise _invalid_field_error("every limit needs an amount; close the pool to allow nothing", "amount")
     amounts = dict(zip(body.limits, body.amounts, strict=True))
     changes = {limit: amount for limit, amount in amounts.items() if amount != current.get(limit)}
     if not changes:
         raise _invalid_field_error("every amount is as it was; change one to override it", "amount")
-    await request.inspect.override_pool(name, changes, by=request.user.name, **await body.mark(request))
-    return _redirect_to_pool(request, "pool.notice_saved")
+    await request.inspect.override_pool(
+        name, changes, key=body.key, by=request.user.name, **await body.mark(request)
+    )
+    return _redirect_to_pool(request, "pool.notice_saved", body.key)
 
 
 async def clear_limit_override(request: RouteRequest) -> Redirect:
-    await request.inspect.clear_pool_override(request.path["pool"])
-    return _redirect_to_pool(request, "pool.notice_override_removed")
+    body: PoolKeyForm = request.body
+    await request.inspect.clear_pool_override(request.path["pool"], key=body.key)
+    return _redirect_to_pool(request, "pool.notice_override_removed", body.key)
 
 
 async def close_pool(request: RouteRequest) -> Redirect:
@@ -206,7 +213,7 @@ async def close_pool(request: RouteRequest) -> Redirect:
 
 
 async def open_pool(request: RouteRequest) -> Redirect:
-    body: OpenPoolForm = request.body
+    body: PoolKeyForm = request.body
     await request.inspect.open_pool(request.path["pool"], key=body.key)
     return _redirect_to_pool(request, "pool.notice_opened", body.key)
 
@@ -227,9 +234,11 @@ def _pool_action_route(verb: str, handler: Handler, role: Role, summary: str, bo
 
 POOL_ACTION_ROUTES = (
     _pool_action_route("override", override_limits, Role.ADMIN, "Override limits.", OverrideLimitsForm),
-    _pool_action_route("clear-override", clear_limit_override, Role.ADMIN, "Remove the override."),
+    _pool_action_route(
+        "clear-override", clear_limit_override, Role.ADMIN, "Remove the override.", PoolKeyForm
+    ),
     _pool_action_route("close", close_pool, Role.OPERATOR, "Close the pool.", ClosePoolForm),
-    _pool_action_route("open", open_pool, Role.OPERATOR, "Open the pool.", OpenPoolForm),
+    _pool_action_route("open", open_pool, Role.OPERATOR, "Open the pool.", PoolKeyForm),
 )
 
 ROUTES = (*POOLS_ROUTES, *POOL_ROUTES, *POOL_ACTION_ROUTES)

@@ -117,14 +117,25 @@ class PoolRules(StorePair):
     def override_pool(
         self, pool_key: tuple[str, str | None], changes: LimitChanges, seconds: float | UnsetType | None
     ) -> None:
-        until = self.clock.wall() + seconds if isinstance(seconds, float) else seconds
-        self.both(
-            lambda store: store.override_pool(pool_key[0], changes, by="ann", reason="why", until=until)
-        )
+        pool, until = pool_key[0], self.clock.wall() + seconds if isinstance(seconds, float) else seconds
+        self.both(lambda store: store.override_pool(pool, changes, by="ann", reason="why", until=until))
 
     @rule(pool_key=some.any_pool_keys, names=some.limit_names)
     def clear_pool_override(self, pool_key: tuple[str, str | None], names: list[str]) -> None:
         self.both(lambda store: store.clear_pool_override(pool_key[0], names))
+
+    @rule(pool_key=some.site_keys, changes=some.key_changes, seconds=END_CHOICES)
+    def override_key(
+        self, pool_key: tuple[str, str | None], changes: LimitChanges, seconds: float | UnsetType | None
+    ) -> None:
+        (pool, key), by = pool_key, "ann"
+        until = self.clock.wall() + seconds if isinstance(seconds, float) else seconds
+        self.both(lambda store: store.override_pool(pool, changes, key=key, by=by, until=until))
+
+    @rule(pool_key=some.site_keys, names=some.key_limit_names)
+    def clear_key_override(self, pool_key: tuple[str, str | None], names: list[str]) -> None:
+        pool, key = pool_key
+        self.both(lambda store: store.clear_pool_override(pool, names, key=key))
 
     @rule(pool_key=some.any_pool_keys, seconds=SECONDS_CHOICES, close=st.sampled_from((True, False, False)))
     def close_or_open_pool(

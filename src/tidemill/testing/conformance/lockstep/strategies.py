@@ -62,6 +62,7 @@ DECLARATIONS = (
     ("voice", PoolSettings(limits=(Limit.concurrent(1),))),
     ("voice", PoolSettings(limits=(Limit.tokens(900, per="minute"), Limit.concurrent(3)))),
     ("site", PoolSettings(limits=(Limit.requests(3, per=10),), keyed=True)),
+    ("site", PoolSettings(limits=(Limit.requests(1, per=10), Limit.concurrent(1)), keyed=True)),
     ("site", PoolSettings(limits=())),
     ("site", PoolSettings(limits=(Limit.requests(3, per=10),))),
     ("model", PoolSettings(limits=(Limit.requests(3, per="minute"),), keyed=True)),
@@ -96,6 +97,14 @@ amounts = st.dictionaries(
     st.sampled_from(OVERRIDABLE_LIMITS), st.sampled_from((1.0, 5.0, 2_000.0)), max_size=2
 )
 pool_changes = st.builds(LimitChanges, amounts=amounts)
+
+site_keys = st.one_of(st.sampled_from((("site", "a"), ("site", "b"))), any_pool_keys)
+KEY_LIMITS = ("requests per 10 s", "calls at once")
+key_limit_names = st.lists(st.sampled_from(KEY_LIMITS), max_size=2)
+key_changes = st.builds(
+    LimitChanges,
+    amounts=st.dictionaries(st.sampled_from(KEY_LIMITS), st.sampled_from((1.0, 2.0, 4.0)), max_size=2),
+)
 
 RESET_TIME = 1_700_000_100.0
 refusals = st.builds(
