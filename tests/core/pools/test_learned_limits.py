@@ -210,4 +210,9 @@ def test_a_guess_never_exceeds_the_configured_amount_and_always_recovers(
         now += 15
         account = well(account, now)
         assert allowed(account, now) <= 60
+    if not any(spacing.confirmed for spacing in account.spacings.values()):
+        assert allowed(account, now) == 60
+    for _ in range(24 * 7):  # a confirmed spacing is shortened at most once an hour (P24)
+        now += 3600
+        account = well(account, now)
     assert allowed(account, now) == 60
