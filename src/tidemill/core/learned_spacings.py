@@ -43,6 +43,8 @@ REFUSALS_OF_OUTAGE = 3
 """After so many refusals without a success, the provider may be refusing everything."""
 HINT_MARGIN_SECONDS = 1.0
 """Providers round the time that they state to whole seconds."""
+MIN_HINT_SHARE = 0.25
+"""A hint below this share of the spacing is not trusted."""
 SPACED_REASONS = frozenset({Reason.RATE, Reason.UNKNOWN})
 
 
@@ -53,6 +55,7 @@ class LearnedSpacing(msgspec.Struct, frozen=True, kw_only=True):
     - `below`: the amount of the limit that code or an operator set.
     - `since`: when the spacing was learned; `changed`: when it last became longer or shorter.
     - `refused`: when the last refusal came, or the later time that it asked to wait for.
+    - `accepted`: when the last successful call was claimed, None if none succeeded.
     - `refusals`: the number of refusals since the last success.
     - `confirmed`: False for a trial, which successes shorten at once.
     - `eased`: True if successes have shortened it since the last refusal.
@@ -64,6 +67,7 @@ class LearnedSpacing(msgspec.Struct, frozen=True, kw_only=True):
     since: float
     changed: float
     refused: float
+    accepted: float | None = None
     refusals: int = 1
     confirmed: bool = False
     eased: bool = False
@@ -131,8 +135,9 @@ def learn_from_success(
 ) -> LearnedSpacings:
     """Returns the spacings after a successful call that was claimed at the boot-clock time `claimed`. A
     success shortens a trial, and at most once an hour a confirmed spacing."""
+    accepted = _claim_time(claimed, now)
     after: dict[str, LearnedSpacing | None] = {
-        limit.name: _after_success(spacings[limit.name], now.wall)
+        limit.name: _after_success(replace(spacings[limit.name], accepted=accepted, refusals=0), now.wall)
         for limit in pool.limits
         if limit.name in spacings
         and spacings[limit.name].holds(limit, now.wall)
@@ -165,7 +170,7 @@ def _after_refusal(  # noqa: PLR0917 - a refusal and its context
     refused = replace(known, refused=asked, refusals=known.refusals + 1, eased=False)
     if known.confirmed:
         return _confirmed_after_refusal(pool, known, refused, hint, now.wall)
-    longer = _longer_seconds(pool, known, hint)
+    longer = _longer_seconds(known, hint, now.wall)
     if known.eased:
         return _confirm(refused, longer, 1.0, now.wall)
     return replace(refused, seconds=_trial_seconds(longer, known.seconds), changed=now.wall)
@@ -195,14 +200,18 @@ def _confirmed_after_refusal(
         return _confirm(refused, known.seconds / TEST_SHARE, hours, wall)
     if wall - known.refused > UNRELATED_AFTER_SPACINGS * (known.seconds + pool.guards.jitter):
         return refused
-    longer, confirmed = _longer_seconds(pool, known, hint), refused.refusals < REFUSALS_OF_OUTAGE
+    longer, confirmed = _longer_seconds(known, hint, wall), refused.refusals < REFUSALS_OF_OUTAGE
     seconds = min(longer, MAX_SPACING_SECONDS) if confirmed else _trial_seconds(longer, known.seconds)
     return replace(refused, seconds=seconds, changed=wall, confirmed=confirmed)
 
 
-def _longer_seconds(pool: PoolSettings, known: LearnedSpacing, hint: float | None) -> float:
-    stated = 0.0 if hint is None else hint + known.seconds + pool.guards.jitter + HINT_MARGIN_SECONDS
-    return max(2 * known.seconds, stated)
+def _longer_seconds(known: LearnedSpacing, hint: float | None, wall: float) -> float:
+    """Returns a spacing that is longer than `known`. After a success the provider's hint decides: it is the
+    time from the last successful call to the stated time. Without a hint the spacing doubles, and also if the
+    hint is short: some providers always say one second."""
+    if hint is None or hint < MIN_HINT_SHARE * known.seconds or known.refusals or known.accepted is None:
+        return 2 * known.seconds
+    return max(wall + hint - known.accepted + HINT_MARGIN_SECONDS, known.seconds)
 
 
 def _confirm(refused: LearnedSpacing, seconds: float, test_hours: float, wall: float) -> LearnedSpacing:
@@ -222,14 +231,13 @@ def _after_success(known: LearnedSpacing, wall: float) -> LearnedSpacing | None:
     if not known.confirmed:
         if known.eased and not known.is_longer:
             return None
-        seconds = max(known.window, known.seconds / 2)
-        return replace(known, seconds=seconds, eased=True, refusals=0, changed=wall)
+        return replace(known, seconds=max(known.window, known.seconds / 2), eased=True, changed=wall)
     if wall - known.changed < TEST_SECONDS * known.test_hours:
-        return known if known.refusals == 0 else replace(known, refusals=0)
+        return known
     seconds = TEST_SHARE * known.seconds
     if seconds <= known.window:
         return None
-    return replace(known, seconds=seconds, eased=True, refusals=0, changed=wall)
+    return replace(known, seconds=seconds, eased=True, changed=wall)
 
 
 def _is_older(known: LearnedSpacing, claimed: float | None, now: Instant) -> bool:
@@ -238,7 +246,12 @@ def _is_older(known: LearnedSpacing, claimed: float | None, now: Instant) -> boo
     as one."""
     if claimed is None:
         return now.wall - known.changed < known.seconds / 2
-    return now.wall - (now.boot - claimed) < known.changed - TOLERANCE
+    return _claim_time(claimed, now) < known.changed - TOLERANCE
+
+
+def _claim_time(claimed: float | None, now: Instant) -> float:
+    """Returns the wall time of the claim at the boot-clock time `claimed`; the present time if unknown."""
+    return now.wall if claimed is None else now.wall - (now.boot - claimed)
 
 
 def _hinted_seconds(refusal: Refusal, wall: float) -> float | None:

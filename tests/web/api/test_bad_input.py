@@ -44,7 +44,7 @@ BODIES: dict[str, tuple[str, str, Any, int, str]] = {
     "a setting of 0": ("PATCH", "/queues/mail/settings", {"concurrency": 0}, 422, "concurrency"),
     "no amount": ("PATCH", "/pools/model/limits", {"amounts": {}}, 422, "amounts"),
     "an amount of 0": ("PATCH", "/pools/model/limits", {"amounts": {"any": 0}}, 422, "amounts[...]"),
-    "a key where none is": ("POST", "/pools/model/close", {"key": "a"}, 422, ""),
+    "a key where none is": ("POST", "/pools/model/close", {"key": "a"}, 422, "key"),
     "cron and every": ("PUT", "/schedules/s", {"job": SEND, "cron": "* * * * *", "every": 60}, 422, "cron"),
     "no cron": ("PUT", "/schedules/s", {"job": SEND, "cron": "often"}, 422, "cron"),
     "an id of a tick": ("PUT", "/schedules/s", {"job": {**SEND, "id": "a"}, "every": 60}, 422, "job.id"),

@@ -127,6 +127,18 @@ async def test_the_limits_of_one_key_are_overridden_and_restored(
     assert status.limits[0].amount == 5
 
 
+async def test_a_learned_spacing_is_shown(
+    app: Tidemill, fetch: Task[[str], None], admin: PageClient, kit: AsyncKit
+) -> None:
+    await app.inspect.override_pool("site", {"requests per minute": 1}, by="ann")
+    for _ in range(2):
+        kit.advance(100)
+        refusal = Refusal(reason=Reason.RATE, status=429)
+        await app.store.observe([Observation(pool="site", key="slow.example", refusal=refusal)])
+    assert "one call per 240 s" in visible_text(await admin.page("/pools/site?key=slow.example"))
+    assert "one call per" not in visible_text(await admin.page("/pools/site?key=fast.example"))
+
+
 async def test_a_closed_pool_shows_author_and_reason(
     app: Tidemill, ask: Task[[str], None], admin: PageClient, kit: AsyncKit
 ) -> None:

@@ -78,11 +78,11 @@ class TestLearnedSpacing:
         assert await learned_seconds(driver) is None
         await succeed(driver, 60.0)
         await refuse_call(driver, retry_after=58.0)
-        assert await learned_seconds(driver) == pytest.approx(60.5)
+        assert await learned_seconds(driver) == pytest.approx(61)
         await succeed(driver, 62.0)
-        assert await learned_seconds(driver) == pytest.approx(60.5)
+        assert await learned_seconds(driver) == pytest.approx(61)
         await succeed(driver, 3601.0)
-        assert await learned_seconds(driver) == pytest.approx(0.75 * 60.5)
+        assert await learned_seconds(driver) == pytest.approx(0.75 * 61)
 
     async def test_p24_it_survives_restarts_and_is_not_pruned(self, driver: StoreDriver) -> None:
         await add_site_jobs(driver, "a")
