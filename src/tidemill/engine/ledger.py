@@ -197,8 +197,9 @@ class PoolLedger:
             self.unconfirmed_units[claim] = self._clock.wall()
 
     def handle_reboot(self) -> None:
-        """Removes from all accounts the state that is not valid after a restart of the machine, because the
-        boot clock started again. The leases of abandoned claims expire."""
+        """Updates the ledger after a restart of the machine, which starts the boot clock again. Removes from
+        all accounts the values that are no longer valid. Ends the leases of abandoned claims (claims of jobs
+        that were cancelled while they ran)."""
         for account_key in self.accounts:
             if known := self.load(account_key):
                 self.save(account_key, known[1])

@@ -309,8 +309,8 @@ def release_job_holds(records: Records, job: Job) -> None:
 
 
 def record_attempt(records: Records, before: Job, after: Job, outcome: str, now: float) -> None:
-    """Stores how an attempt ended without success; `outcome` is a name such as "retry". `before` and `after`
-    are the job before and after that. Only the newest ATTEMPTS_KEPT attempts are kept."""
+    """Stores how an attempt ended without success; `outcome` is a name such as "retry". `before` is the job
+    during the attempt, `after` the job after it. Only the newest ATTEMPTS_KEPT attempts are kept."""
     attempts = records.attempts.setdefault(before.id, deque(maxlen=ATTEMPTS_KEPT))
     attempts.append(
         AttemptRecord(

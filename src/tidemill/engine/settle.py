@@ -33,7 +33,7 @@ def settle(records: Records, settlements: Sequence[Settlement], request: ClaimRe
 
 
 def _settle_one(records: Records, settlement: Settlement, charged: set[ClaimKey]) -> WriteAnswer:
-    """Applies one settlement and returns its answer. `charged` collects the claims that lose an attempt
+    """Applies one settlement and returns its answer. `charged` collects the claims whose jobs lose an attempt
     because of a provider's refusal (P17)."""
     job = records.jobs.get(settlement.job)
     answer = check_fence(job, settlement.fence, settlement.claim)
