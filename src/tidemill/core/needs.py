@@ -84,7 +84,8 @@ class Need(msgspec.Struct, frozen=True):
 
 
 def with_excuse_count(needs: tuple[Need, ...], count: int) -> tuple[Need, ...]:
-    """Returns the needs with `count` as `excused` of the first need, which stores the count for the job."""
+    """Returns the needs with the field `excused` of the first need set to `count`. Only the first need stores
+    this number for its job."""
     if not needs or needs[0].excused == count:
         return needs
     return (replace(needs[0], excused=count), *needs[1:])

@@ -130,8 +130,8 @@ class SnapshotWriter:
         _WRITERS.add(self)
 
     async def tell(self, store: Store) -> bool:
-        """Writes the metrics to the store if they changed. Returns False, because maintenance repeats a
-        service at once if it returns True."""
+        """Writes the metrics to the store if they changed. Always returns False, which means that maintenance
+        need not call it again at once."""
         now = self.instruments.counted()
         if self._busy or (now == self._written and self._unconfirmed is None):
             return False

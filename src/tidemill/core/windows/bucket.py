@@ -49,10 +49,11 @@ class BucketWindow(msgspec.Struct, frozen=True, tag="bucket"):
         return type(self)(spent + units, now.boot, self.forgone, self.size or limit.amount), now.boot
 
     def returned(self, limit: Limit, units: float, mark: float, now: Instant) -> Self:
-        """Returns the bucket after a refund. The refund is reduced by the units that flowed in since `mark`,
-        the time when the units were taken: without the call, the bucket might have been full and could not
-        have taken them. Each time span reduces only one refund. After a long call nothing would be left of a
-        refund, so the units of such calls are held instead (`core.reservations`)."""
+        """Returns the bucket after a refund of `units` that were taken at the boot-clock time `mark`. The
+        refund is reduced by the units that flowed in since then. Without the call the bucket might have been
+        full, and these units would not have flowed in. Each time span reduces only one refund. After a long
+        call nothing would be left of the refund, so the units of such calls are held instead
+        (`core.reservations`)."""
         since, until = self.forgone
         before = max(0.0, min(now.boot, until) - max(mark, since))
         left = units - max(0.0, now.boot - mark - before) * _rate(limit)

@@ -293,8 +293,9 @@ async def _load_claim_candidates(
 async def _load_heads(
     view: TransactionView, counts: dict[LaneName, int], limit: int, found: LoadedRows
 ) -> None:
-    """Loads lanes with their first jobs. `counts` has the number of jobs per lane. More jobs are loaded of
-    batch lanes, because one call takes many. A single lane gets enough jobs for `limit` batch calls."""
+    """Loads lanes with their first jobs. `counts` has the number of jobs to load per lane. Of a batch lane
+    more jobs are loaded, because one call takes several jobs. If there is only one lane, enough jobs for
+    `limit` calls are loaded."""
     if not counts:
         return
     jobs = _by_lane(await view.fetch(_HEADS, *_counted(counts)))
