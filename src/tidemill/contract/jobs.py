@@ -212,12 +212,13 @@ class JobStore(Protocol):
     async def extend(self, heartbeat: Heartbeat) -> ExtendResult:
         """Applies a worker's heartbeat: renews leases and stores progress, notes and log lines.
 
-        J50 If a listed claim is current, its lease is renewed if the worker asks for that, and its
-            progress, note and log lines are stored. The time of a log line is the store's time minus the
+        J50 The progress, note and log lines of a listed claim are stored if the claim is current. Its lease
+            is renewed if the worker asks for that. The time of a log line is the store's time minus the
             line's age.
         J51 A listed claim that is not current is reported as lost and changes nothing.
-        J52 A running job of this worker that is not listed becomes ready again, uncharged, if its claim
-            number is at most `received`, the number of the last claim whose reply the worker got.
+        J52 A running job of this worker that is not listed becomes ready again, and no attempt is counted.
+            This applies if the number of its claim is at most `received`. That is the number of the last
+            claim whose reply the worker got.
         J53 `StoreReader.workers` lists the worker until its lease expires."""
         ...
 

@@ -118,7 +118,7 @@ class StoreReader(Protocol):
     async def counts(self) -> dict[str, dict[State, int]]:
         """Returns the number of jobs by queue and state.
 
-        R3  At every instant, counting all jobs would give the same numbers."""
+        R3  The numbers are exact at every moment: counting all jobs would give the same numbers."""
         ...
 
     async def history(self, queue: str, since: float) -> list[QueueMinute]:
@@ -135,7 +135,7 @@ class StoreReader(Protocol):
         ...
 
     async def attempts(self, job: str) -> list[AttemptRecord]:
-        """Returns the attempts of a job that did not succeed, oldest first.
+        """Returns the unsuccessful attempts of a job, oldest first.
 
         R6  At most the last ATTEMPTS_KEPT attempts are kept."""
         ...

@@ -43,8 +43,8 @@ class _StepResults(msgspec.Struct):
 
 
 def apply_job_states(graph: FlowGraph, job_states: Iterable[StepJobState]) -> FlowGraph:
-    """Returns the flow after the reported states of its jobs. If a job that had ended is live again, a flow
-    that was stopped (by a cancellation or a timeout) resumes."""
+    """Returns the flow with the reported states of its jobs applied. If a job that had ended is live again, a
+    flow that was stopped (by a cancellation or a timeout) resumes."""
     changes: dict[str, StepProgress] = {}
     stopped = graph.stopped
     for step, results in _results_by_step(graph, job_states).items():

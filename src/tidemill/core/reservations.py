@@ -313,9 +313,9 @@ def _next_hold(
     `wait` is the wait in seconds.
 
     A more urgent request replaces the current hold. A larger request of the same priority replaces it too,
-    unless the hold is firm. A smaller one does not, or many small calls would take the hold from a large call
-    each time. If the job that has the hold asks again and still does not fit, other calls have overtaken it,
-    and its hold becomes firm."""
+    unless the hold is firm. A smaller request does not; otherwise small calls would take the hold away from a
+    large call. A hold becomes firm if its job asks again and still does not fit, because other calls have
+    overtaken it."""
     is_own = hold is not None and _is_own(hold, ask)
     if hold is not None and not is_own and hold.priority <= ask.priority:
         larger = _largest_limit_share(pool, ask.units) > _largest_limit_share(pool, hold.units)

@@ -1,11 +1,11 @@
 """The ready jobs of one queue, ordered in lanes.
 
-A lane is created with its first ready job. A new lane counts as just served (`served` is set to the store's
-turn counter), so a stream of new lanes never starves an old lane.
+A lane is created with its first ready job. A new lane counts as just served, so a stream of new lanes never
+starves an old lane.
 
 A lane is not deleted at the moment when its last job leaves. Every store method deletes the empty lanes at
 its end. A claim also deletes them at its start, and each time it has taken jobs from a queue. So a lane with
-a single job keeps its turn when a new version replaces this job.
+a single job keeps its place in the order when a new version replaces this job.
 
 Lanes whose jobs need the same pools are a group with its own order. If one of these pools denies units, one
 block covers the whole group. There are two exceptions: a lane is blocked alone if the pool that denied has

@@ -150,8 +150,8 @@ def lead(records: Records, duties: Sequence[str], worker: str, lease: float) -> 
 
 
 def resign(records: Records, duties: Sequence[str], worker: str) -> None:
-    """Ends the leader's leases that a worker has on `duties` (kinds of maintenance), so that another worker
-    can lead at once (C2)."""
+    """Ends the leases of a leading worker on `duties` (kinds of maintenance), so that another worker can lead
+    at once (C2)."""
     for duty in duties:
         leader = records.leaders.get(duty)
         if leader is not None and leader.worker == worker:

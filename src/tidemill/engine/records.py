@@ -36,8 +36,8 @@ class ExpiryTerm(msgspec.Struct, frozen=True):
 
 
 class KnownId(msgspec.Struct, frozen=True):
-    """The answer to an enqueue request, kept after its job was deleted, or if the request never became a job.
-    The client gets the same answer if it repeats the request.
+    """The remembered answer to an enqueue request, whose job was deleted or never created. The client gets
+    the same answer if it repeats the request.
 
     - `verdict`: the answer, such as "accepted".
     - `id`: the id of the job that was created, or of the job that held the request's unique key.

@@ -285,8 +285,8 @@ class Workspace(Records):
         return self.picks - self._picks_before
 
     def mark_work(self, kind: DocumentKind, document: str, job: str = "") -> None:
-        """Puts a document on the worklist. The store numbers the entry when it writes it, if the document
-        exists. `job`: the job that changed, if any."""
+        """Puts a document on the worklist. The store gives the entry a number when it writes it, and skips it
+        if the document does not exist. `job`: the job that changed, if any."""
         self.work_items.append(WorkMark((kind, document), job))
         self.topics[worklist_topic(kind)] = None
 

@@ -116,7 +116,7 @@ class SnapshotWriter:
     If a snapshot did not change for some minutes, a worker rolls it up: it adds the snapshot to a common sum
     and deletes it. If the process of this snapshot still runs, its next write begins a new snapshot.
 
-    - `_base`: the counts of this process that are in rolled-up snapshots; this snapshot leaves them out
+    - `_base`: the counts of this process that were already added to the sum; this snapshot leaves them out
     - `_written`: all counts of this process that the store has confirmed"""
 
     def __init__(self, instruments: MetricRegistry, new_id: Callable[[], str]) -> None:

@@ -21,11 +21,11 @@ class BucketWindow(msgspec.Struct, frozen=True, tag="bucket"):
       the limit changes, call `resized`.
     - `forgone`: the time span whose inflow was subtracted from refunds, see `returned`.
 
-    A call reaches the provider up to the jitter after its claim. Our bucket could therefore be full again
-    before the call empties the provider's bucket, and the next calls would be refused. Two rules prevent
-    this. Our bucket counts as full only after it has been full for the length of the jitter; until then,
-    `spent` falls below 0. And before it counts as full, it grants less, by the units that flow in during the
-    jitter."""
+    A call may reach the provider later than its claim, by up to the jitter. Our bucket could therefore be
+    full again before the call empties the provider's bucket, and the next calls would be refused. Two rules
+    prevent this. Our bucket counts as full only after it has been full for the length of the jitter; until
+    then, `spent` falls below 0. Until it counts as full, it also grants fewer units: the units that flow in
+    during the jitter are subtracted."""
 
     spent: float = 0.0
     at: float = LONG_AGO

@@ -148,8 +148,8 @@ async def _load_plain_lane(view: TransactionView, queue: str, count: int, found:
 
 class PlainLane(msgspec.Struct):
     """The loaded part of a queue's lane '', which is for jobs without key, pool or batch. `jobs` are its
-    first jobs, and `count` is how many were requested. `served` is the turn in which a claim last took jobs
-    from this lane; turns are counted over all lanes of the store."""
+    first jobs, and `count` is how many were requested. `served` is the number of the turn in which a claim
+    last took jobs from this lane; turns are counted over all lanes of the store."""
 
     jobs: list[Job]
     count: int
