@@ -38,9 +38,9 @@ def find_installed(name: str) -> EntryPoint:
 
 
 def missing_package_message(entry_point: EntryPoint, missing: str | None) -> str | None:
-    """Returns an error message that names the pip extra to install. It is for an application whose import
-    failed because the module `missing` was not found. Returns None if `missing` is None or belongs to the
-    application itself, or if the package has no extra with the application's name."""
+    """Returns an error message for an application that could not import the module `missing`. The message
+    names the pip extra to install. Returns None if `missing` is None or belongs to the application itself, or
+    if the package has no extra with the application's name."""
     package = entry_point.dist
     own = entry_point.module.partition(".")[0]
     if package is None or missing is None or missing.partition(".")[0] == own:

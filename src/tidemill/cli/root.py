@@ -76,8 +76,8 @@ class _LazyCommandGroup(CommandGroup):
         return command if isinstance(command, click.Command) else None
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command. Raises OutputPipeError if a reader such as `head` closes the pipe; click itself
-        would exit with code 1."""
+        """Runs the command. Raises OutputPipeError if a reader such as `head` closes the pipe. Otherwise
+        click would exit with code 1."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:

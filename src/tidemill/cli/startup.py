@@ -26,7 +26,7 @@ def print_status(word: str, **facts: Any) -> None:
 
 def print_worker_status(app: Tidemill, spec: str, links: Sequence[str] = ()) -> None:
     """Makes this process print a JSON line when a worker starts, stops or dies. `spec` names the application.
-    The line about the start contains the first of `links`, a sign-in link, which the caller may add later."""
+    If `links` is not empty when the worker starts, the line also has its first entry, a sign-in link."""
 
     @app.on(WorkerStarted)
     def started(event: WorkerStarted) -> None:

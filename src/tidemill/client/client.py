@@ -301,7 +301,8 @@ class Client:
     def _handles(
         self, requests: Sequence[JobRequest[R]], answers: Sequence[InsertResult], before: int
     ) -> list[JobHandle[R]]:
-        """Returns a handle per request. If one is refused, raises an error with the number of stored jobs."""
+        """Returns a handle per request. If a request was refused, raises an error that says how many jobs are
+        stored. `before` is the number of jobs that earlier calls have stored."""
         self._emit_enqueued(requests, answers)
         for request, answer in zip(requests, answers, strict=True):
             if refusal := _refusal_error(request.queue, answer):

@@ -120,10 +120,11 @@ class JobEnqueuer:
 
     @property
     def _running_call(self) -> asyncio.Future[None] | None:
-        """A future of the call to the store that runs now; None if no call runs.
+        """A future that is done when the current call to the store has ended; None if no call runs.
 
-        `_flush` is the asyncio task that sends the collected requests. It resets `_flush` at its end, except
-        if it was cancelled before it started. Therefore `done()` is checked too."""
+        `_flush` is the asyncio task that sends the collected requests. At its end, the task sets `_flush` to
+        None. A task that was cancelled before it started does not do this. Therefore `done()` is checked
+        too."""
         if self._flush is not None and not self._flush.done():
             return self._flush
         return self._single_call
@@ -201,8 +202,8 @@ class JobEnqueuer:
             _resolve_inserts(batch, answers)
 
     async def _retry_later(self, batch: list[_PendingInsert], error: StoreUnavailable) -> None:
-        """Waits before the next try, after the call with the requests `batch` failed with `error`. A request
-        whose deadline comes before the next try fails at once. The next call sends the others."""
+        """Waits before the next try. `batch` has the requests of the call that failed with `error`; the next
+        call sends them again. A request whose deadline comes before the next try fails at once."""
         pause, self._pause = self._pause, min(self._pause * 2, MAX_RETRY_SECONDS)
         next_try = self._loop.time() + pause
         pending = [*batch, *self._waiting]

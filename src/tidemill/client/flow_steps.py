@@ -283,8 +283,8 @@ class FlowStep(Generic[R_co]):
         )
 
     def _follows_itself(self) -> bool:
-        """True if the step is part of a cycle. `after` calls this every time, so it reads only the steps that
-        this step waits for, not the whole flow."""
+        """True if the step is part of a cycle. Every call of `after` checks this. To be fast, it reads only
+        the steps that this step waits for, not the whole flow."""
         seen: set[int] = set()
         pending = list(self.parents)
         while pending:

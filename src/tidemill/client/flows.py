@@ -142,8 +142,8 @@ class Flow:
 
     def _emit_flow_begun(self, answer: AdvanceResult, *, existing: bool, ours: bool) -> None:
         """Emits FlowStarted. `answer` is the store's reply, and `ours` is True if this call created the flow.
-        A new flow may already have ended in the write that created it. Then this method also emits its end,
-        unless a worker has advanced the flow and emits it."""
+        A flow without any job ends in the same write that creates it. Then this method also emits FlowEnded,
+        unless a worker has advanced the flow since."""
         signals, steps = self._client.signals, len(self.steps)
         if signals.wants(FlowStarted):
             signals.emit(FlowStarted(flow=self.id, name=self.name, steps=steps, existing=existing))

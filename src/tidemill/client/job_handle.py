@@ -173,7 +173,7 @@ class JobHandle(Generic[R_co]):
         return job
 
     async def _wait(self, until: float | None, wait: OpenWait | None) -> Job:
-        """Returns the job once it has ended, or at loop time `until`. Polls while no listener is free."""
+        """Returns the job when it has ended, or at loop time `until`. If all listeners are in use, polls."""
         session = await self._client.session()
         for delay in poll_delays(until):
             if await acquire_within(session.listeners, delay):

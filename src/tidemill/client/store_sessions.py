@@ -108,7 +108,8 @@ class StoreSessions:
         return session
 
     async def _declare(self, store: Store) -> None:
-        """Declares only new or changed settings, so that frequent starts of a program cost no writes."""
+        """Writes queues and pools to the store, but only new or changed ones. A program that starts often
+        then causes no writes."""
         seen = 0
         while seen != (seen := len(self._queues) + len(self._pools)):  # an import may add some meanwhile
             await self._declare_queues(store)
@@ -153,7 +154,7 @@ class StoreSessions:
         return self._open.pop(loop, None) or self._undeclared.pop(loop, None)
 
     def forget(self) -> None:
-        """Drops all sessions after a fork: the loops belong to the parent."""
+        """Drops all sessions after a fork, because their event loops belong to the parent process."""
         self._open.clear()
         self._undeclared.clear()
         self._opening.clear()

@@ -82,7 +82,7 @@ class WakeupListener(Protocol):
 
     Call `arm`, look for work once more, then call `wait`. No wake-up after `arm` is missed.
 
-    W1  `wait` returns True at once if a wake-up came since `arm`. Otherwise it returns False after
+    W1  `wait` returns True as soon as a wake-up has come since `arm`. If none comes, it returns False after
         `timeout` seconds.
     W2  While a listener is not armed, sending a wake-up to its topics costs the sender nothing."""
 

@@ -92,10 +92,10 @@ class DocumentStore(Protocol):
         Documents whose jobs have changed come first, then documents that are due. In each group the document
         that has waited longest comes first.
 
-        F10 When a job of a flow ends, leaves a final state, or is deleted, by any method, the flow is on
-            the worklist from the same transaction on. It stays there until an advance has handled that
-            change. Changes are listed oldest first, at most MAX_CHANGES_PER_DOCUMENT per document. A
-            change without a job means that all jobs of the document have to be looked up.
+        F10 Every method that ends or deletes a job of a flow, or moves it out of a final state, puts the flow
+            on the worklist in the same transaction. The flow stays there until an advance has handled that
+            change. Changes are listed oldest first, at most MAX_CHANGES_PER_DOCUMENT per document. A change
+            without a job means that all jobs of the document have to be looked up.
         F11 A document whose `due` has passed is on the worklist until an advance gives it another `due`.
         F12 `next_due` is the number of seconds until the next document of that kind is due. All documents
             of the kind count, not only `ids`.
@@ -128,7 +128,7 @@ class DocumentStore(Protocol):
     async def document_counts(self, kind: DocumentKind) -> dict[str, int]:
         """Returns the number of documents of that kind in each state.
 
-        F22 At every instant, counting all documents would give the same numbers.
+        F22 The numbers are exact at every moment: counting all documents would give the same numbers.
         F23 An id, name or state that no store can keep (a NUL character, a lone surrogate) raises
             ConfigurationError in every method of this protocol. It is not treated as unknown."""
         ...

@@ -37,8 +37,8 @@ class ExtendResult(msgspec.Struct, frozen=True):
     """The result of a heartbeat.
 
     `lost`: ids of listed jobs that the worker no longer holds; the worker must stop their attempts.
-    `returned`: ids of jobs that were running under the worker's name and were not listed; they are ready
-    again."""
+    `returned`: ids of jobs that the store had as running on this worker, but that the heartbeat did not list;
+    they are ready again."""
 
     lost: tuple[str, ...]
     returned: tuple[str, ...] = ()
@@ -137,7 +137,7 @@ class JobStore(Protocol):
     B8  A job claimed by its id (J37) is a call by itself, and its lane need not be ready.
     B9  Setting the wall clock makes no lane wait longer than `linger` seconds from the first claim
         that could have taken its jobs (I26).
-    B10 P10 is checked as if the inserted job were alone in its call."""
+    B10 The needs of an inserted job are checked (P10) as if the job were alone in its call."""
 
     async def insert(self, groups: Sequence[JobGroup]) -> list[list[InsertResult]]:
         """Inserts groups of jobs. Returns, for each group, one result per job, in order.
@@ -165,8 +165,9 @@ class JobStore(Protocol):
         were deleted.
 
         J20 An arrival is admitted once, even if several workers try it several times.
-        J21 A rejected arrival becomes a failed job with that error. If the store itself finds a problem,
-            the failed job keeps its key, priority, timeout, trace and tags. Length limits do not apply."""
+        J21 A rejected arrival becomes a failed job with the error of its rejection. If the store itself finds
+            a problem, the failed job keeps its key, priority, timeout, trace and tags. Length limits do not
+            apply."""
         ...
 
     async def claim(self, request: ClaimRequest) -> ClaimResult:
@@ -211,12 +212,13 @@ class JobStore(Protocol):
     async def extend(self, heartbeat: Heartbeat) -> ExtendResult:
         """Applies a worker's heartbeat: renews leases and stores progress, notes and log lines.
 
-        J50 If a listed claim is current, its lease is renewed if the worker asks for that, and its
-            progress, note and log lines are stored. The time of a log line is the store's time minus the
+        J50 The progress, note and log lines of a listed claim are stored if the claim is current. Its lease
+            is renewed if the worker asks for that. The time of a log line is the store's time minus the
             line's age.
         J51 A listed claim that is not current is reported as lost and changes nothing.
-        J52 A running job of this worker that is not listed becomes ready again, uncharged, if its claim
-            number is at most `received`, the number of the last claim whose reply the worker got.
+        J52 A running job of this worker that is not listed becomes ready again, and no attempt is counted.
+            This applies if the number of its claim is at most `received`. That is the number of the last
+            claim whose reply the worker got.
         J53 `StoreReader.workers` lists the worker until its lease expires."""
         ...
 
@@ -251,8 +253,9 @@ class JobStore(Protocol):
 
         J80 Jobs that finished first are deleted first. Age and number are limited per queue and state.
         J81 A job whose unique key is held for a period is kept until the period is over.
-        J82 The id of a deleted job is remembered for KNOWN_ID_SECONDS on both clocks. A prune looks at the
-            `limit` ids whose time ended first on the wall clock, and at equal times in the order of the ids.
+        J82 The id of a deleted job is remembered for KNOWN_ID_SECONDS on both clocks. A prune examines the
+            `limit` ids that expired first by the wall clock. Ids that expired at the same time are examined
+            in the order of the ids.
         J83 A queue's retention does not apply to a job of a flow. Such a job is deleted when the flow's
             `until` has passed; then the flow is deleted. `pruned` counts both.
         J84 A job that is deleted before its retention age, because its queue has too many finished jobs,
@@ -292,10 +295,10 @@ class CheckpointStore(Protocol):
         ...
 
     async def forget_step(self, job: str, by: StepAttempt, step: StepKey) -> None:
-        """Deletes the record that a step began, for a call that is known not to have been paid.
+        """Deletes the record which says that a step has begun, because its call was certainly not paid.
 
         K4  If an earlier call of the step may have been paid, the record stays, but no longer names this
-            call. Results, and records that other calls began, stay unchanged."""
+            call. A stored result stays unchanged, and so does the record of another call."""
         ...
 
     async def keep_step(

@@ -52,8 +52,8 @@ class AttemptRecord(msgspec.Struct, frozen=True):
 class QueueMinute(msgspec.Struct, frozen=True):
     """The counters of a queue for one minute. `at` is the wall time at which the minute starts.
 
-    Jobs that an operator archived are not counted, because they did not run. `dropped_early`: jobs that were
-    deleted by count before they reached their retention age (J84)."""
+    Jobs that an operator archived are not counted, because they did not run. `dropped_early` counts jobs that
+    were deleted because the queue had too many finished jobs, although they were not old enough (J84)."""
 
     at: float
     done: int
@@ -118,7 +118,7 @@ class StoreReader(Protocol):
     async def counts(self) -> dict[str, dict[State, int]]:
         """Returns the number of jobs by queue and state.
 
-        R3  At every instant, counting all jobs would give the same numbers."""
+        R3  The numbers are exact at every moment: counting all jobs would give the same numbers."""
         ...
 
     async def history(self, queue: str, since: float) -> list[QueueMinute]:
@@ -135,7 +135,7 @@ class StoreReader(Protocol):
         ...
 
     async def attempts(self, job: str) -> list[AttemptRecord]:
-        """Returns the attempts of a job that did not succeed, oldest first.
+        """Returns the unsuccessful attempts of a job, oldest first.
 
         R6  At most the last ATTEMPTS_KEPT attempts are kept."""
         ...
@@ -154,7 +154,7 @@ class StoreReader(Protocol):
         ...
 
     async def ahead(self, job: str) -> int | None:
-        """Returns how many ready jobs of the same lane start before a ready job; None if the job is not
+        """Returns how many ready jobs of its lane start before the ready job `job`; None if `job` is not
         ready.
 
         R9  The count stops at MAX_AHEAD_COUNTED."""

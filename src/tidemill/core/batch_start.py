@@ -51,7 +51,7 @@ S = TypeVar("S", bound=ReadyBatchJob)
 
 
 class BatchWait(msgspec.Struct, frozen=True):
-    """The answer that a lane has to wait for more jobs. Its call starts after `wait` seconds, or earlier if
+    """The answer if a lane has to wait for more jobs. Its call starts after `wait` seconds, or earlier if
     `missing_jobs` more jobs arrive."""
 
     wait: float
@@ -62,7 +62,7 @@ class BatchWait(msgspec.Struct, frozen=True):
 
 
 class BatchStart(msgspec.Struct, frozen=True):
-    """The answer that a call starts, with the first `jobs` jobs of the lane. `reserved` are the call's
+    """The answer if a call starts, with the first `jobs` jobs of the lane. `reserved` are the call's
     reservations. They belong to the first of these jobs."""
 
     jobs: int

@@ -102,8 +102,8 @@ def seconds_until_full(rule: BatchPolicy, waiting: Sequence[BatchCandidate], now
 
 
 def missing_jobs(rule: BatchPolicy, waiting: Sequence[BatchCandidate]) -> int:
-    """Returns how many more jobs have to arrive before the call is started early. If the policy limits units,
-    the result is 1, because the next job may already fill the call."""
+    """Returns how many more jobs have to arrive until the call starts without waiting longer. If the policy
+    limits units, the result is 1, because the next job may already fill the call."""
     return 1 if rule.max_units else rule.max_items - len(waiting)
 
 

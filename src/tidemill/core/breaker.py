@@ -75,7 +75,7 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClosedGate(msgspec.Struct, frozen=True):
-    """The answer that a call must wait because of `closure`. `until` is a wall time. `until=None`: the call
+    """The answer if a call must wait because of `closure`. `until` is a wall time. `until=None`: the call
     waits until an operator opens the pool, or until the probe has ended."""
 
     closure: Closure
@@ -83,7 +83,7 @@ class ClosedGate(msgspec.Struct, frozen=True):
 
 
 class OpenGate(msgspec.Struct, frozen=True):
-    """The answer that the breaker does not stop a call. `probe=True`: only this one job may call, and the
+    """The answer if the breaker does not stop a call. `probe=True`: only this one job may call, and the
     caller must call `start_probe` in the same transaction."""
 
     probe: bool = False
@@ -93,7 +93,7 @@ def record_refusal(
     pool: PoolSettings, breaker: Breaker, refusal: Refusal, now: Instant, seen: RefusalFacts
 ) -> Breaker:
     """Returns the breaker after a provider's refusal. `seen` has the facts that the store knows about the
-    refused call. If this call was the probe, the probe ends, whatever the reason of the refusal is."""
+    refused call. If this call was the probe, the probe ends, for every reason of the refusal."""
     known = drop_expired_closures(breaker, now)
     if seen.probe:
         known = replace(known, probe=None)
@@ -189,9 +189,9 @@ def with_current_ends(breaker: Breaker, now: Instant) -> Breaker:
 
 
 def pool_with_ramp_and_cap(pool: PoolSettings, breaker: Breaker, now: Instant) -> PoolSettings:
-    """Returns the pool's settings, with limits reduced by the ramp and the concurrency cap. The ramp does not
-    reduce calendar limits. It would last as long as the period, and most of the day's units would stay
-    unused. Shorter windows already spread the calls."""
+    """Returns the pool's settings, with limits reduced by the ramp and the concurrency cap. Calendar limits
+    have no ramp: it would last the whole period, and most of the units would stay unused. Shorter windows
+    already spread the calls."""
     limits = tuple(_limit_with_ramp_and_cap(pool, breaker, limit, now) for limit in pool.limits)
     return pool if limits == pool.limits else replace(pool, limits=limits)
 
@@ -206,8 +206,8 @@ def ramp_seconds_left(pool: PoolSettings, breaker: Breaker, now: Instant) -> flo
 
 
 def ramp_share(pool: PoolSettings, breaker: Breaker, now: Instant) -> float | None:
-    """Returns the share of its amount that the slowest limit allows during the ramp, from 0.1 to below 1;
-    None without a ramp."""
+    """Returns the smallest share of its amount that a limit of the pool has during the ramp, from 0.1 to
+    below 1; None without a ramp."""
     shares = [_limit_ramp_share(pool, breaker, limit, now) for limit in pool.limits]
     lowest = min(shares, default=1.0)
     return None if breaker.ramp is None or lowest >= 1.0 else lowest

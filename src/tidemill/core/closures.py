@@ -41,7 +41,7 @@ class Closure(msgspec.Struct, frozen=True, kw_only=True):
     - `until_boot`: the same moment on the boot clock, None after a restart of the machine.
     - `times`: 1 for the first refusal; it grows when a probe is refused for the same reason.
     - `slow`: True if a ramp follows.
-    - `max_extension`: the most seconds that the closure may last longer if the wall clock is set back."""
+    - `max_extension`: by how many seconds, at most, the closure is extended if the wall clock is set back."""
 
     reason: Reason
     unit: str | None = None
@@ -72,7 +72,7 @@ class Closure(msgspec.Struct, frozen=True, kw_only=True):
 class RefusalFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts that the store knows about a refused call, besides the refusal itself.
 
-    - `chance`: a random number from 0 to 1. It spreads the ends of closures.
+    - `chance`: a random number from 0 to 1. With it, closures end at different moments.
     - `probe`: True if the refused call was the probe.
     - `day_used`: the share of the calendar limit that our calls have used (see `day_quota_share`).
     - `running`: the number of calls in flight, including the refused call.

@@ -189,9 +189,9 @@ class StopReason(StrEnum):
 
 
 class FlowStop(msgspec.Struct, frozen=True):
-    """The record that a flow was stopped by a cancellation or a timeout. The flow's live jobs have to be
-    cancelled too. `cleared=True`: this is done. A job of the flow that is live after that was retried by an
-    operator."""
+    """A record which says that a flow was stopped, by a cancellation or a timeout. The flow's live jobs have
+    to be cancelled too. `cleared=True`: this is done. If a job of the flow is live after that, an operator
+    has retried it."""
 
     why: StopReason
     reason: str

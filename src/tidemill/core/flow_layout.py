@@ -48,8 +48,7 @@ def arrange_cells(parents: Sequence[Sequence[int]]) -> LayoutCells:
 
 
 def _best_order(cells: LayoutCells) -> tuple[list[list[int]], int]:
-    """Returns the order of the columns with the fewest crossings that was found, and the number of
-    crossings."""
+    """Returns the best order of the cells that was found, column by column, and its number of crossings."""
     best, fewest = [column[:] for column in cells.columns], _crossings(cells)
     for sweep in range(ORDER_SWEEPS):
         if not fewest:

@@ -43,8 +43,8 @@ class _StepResults(msgspec.Struct):
 
 
 def apply_job_states(graph: FlowGraph, job_states: Iterable[StepJobState]) -> FlowGraph:
-    """Returns the flow after the reported states of its jobs. If a job that had ended is live again, a flow
-    that was stopped (by a cancellation or a timeout) resumes."""
+    """Returns the flow with the reported states of its jobs applied. If a job that had ended is live again, a
+    flow that was stopped (by a cancellation or a timeout) resumes."""
     changes: dict[str, StepProgress] = {}
     stopped = graph.stopped
     for step, results in _results_by_step(graph, job_states).items():
@@ -173,9 +173,9 @@ def is_live(graph: FlowGraph) -> bool:
 
 
 def begin_steps(graph: FlowGraph, lengths: Mapping[str, int]) -> FlowGraph:
-    """Returns the flow after all steps have begun whose parents are finished. `lengths` has, by step, the
-    length of the list that the step creates jobs for. A step whose length is unknown does not begin. A step
-    with an empty list is finished at once."""
+    """Begins every step whose parents are finished, and returns the changed flow. `lengths` maps a step to
+    the length of the list for which it creates jobs. A step of unknown length does not begin. A step with an
+    empty list is finished at once."""
     while _may_continue(graph):
         counts = {node.name: _job_count(graph, node, lengths) for node in _startable_steps(graph)}
         started = {name: StepProgress(count=count) for name, count in counts.items() if count is not None}
@@ -186,8 +186,8 @@ def begin_steps(graph: FlowGraph, lengths: Mapping[str, int]) -> FlowGraph:
 
 
 def steps_of_unknown_length(graph: FlowGraph) -> list[StepNode]:
-    """Returns the steps that could begin if the length of their list, the result of another step, were
-    known."""
+    """Returns the steps that wait only because the length of their list is unknown. This list is the result
+    of another step."""
     if not _may_continue(graph):
         return []
     return [node for node in _startable_steps(graph) if _job_count(graph, node, {}) is None]

@@ -1,4 +1,4 @@
-"""Units of provider calls that their reservation at the claim does not cover. There are three kinds:
+"""Units of provider calls that are not covered by the reservation made at the claim. There are three kinds:
 
 - Deferred units are reserved for a later call, which the handler asked for in an earlier attempt.
 - A late request leaves later than its reservation allows.
@@ -124,8 +124,8 @@ def find_late_reservation(held: Sequence[HeldReservation], need: Need) -> int | 
     no reservation for the pool and key of `need`. Deferred reservations are left out.
 
     The caller knows only the units of the late request, not its reservation. The first reservation with
-    exactly these units is chosen, else the first of the pool. A wrong choice does no harm, because the units
-    of the later request stay counted."""
+    exactly these units is chosen, else the first of the pool. A wrong choice does no harm, because the pool
+    still counts the claim's other reservations."""
     account_key = (need.pool, need.key)
     candidates = [
         at

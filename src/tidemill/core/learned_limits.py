@@ -140,9 +140,9 @@ def has_risen(learned_limit: LearnedLimit | None, wall: float) -> bool:
 def guess_limit(
     limit: Limit, accepted: float, wall: float, below: float, before: LearnedLimit | None
 ) -> LearnedLimit:
-    """Returns a guess for a limit that the provider refused. The guess is `accepted`, the units that the
-    provider let through, but at least half of the current amount, because the refusal may have other causes.
-    `below` is the declared amount. `before` is the learned limit until now, if any."""
+    """Returns a guess for a limit after the provider refused a call. The guess is `accepted`, the units that
+    the provider let through. It is at least half of the current amount, because the refusal may have other
+    causes. `below` is the declared amount. `before` is the learned limit until now, if any."""
     rise_windows = (
         1.0 if before is None or before.until is None or not before.holds(wall) else before.rise_windows
     )

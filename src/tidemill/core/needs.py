@@ -84,7 +84,8 @@ class Need(msgspec.Struct, frozen=True):
 
 
 def with_excuse_count(needs: tuple[Need, ...], count: int) -> tuple[Need, ...]:
-    """Returns the needs with `count` as `excused` of the first need, which stores the count for the job."""
+    """Returns the needs with the field `excused` of the first need set to `count`. Only the first need stores
+    this number for its job."""
     if not needs or needs[0].excused == count:
         return needs
     return (replace(needs[0], excused=count), *needs[1:])
@@ -152,19 +153,19 @@ def lane_group(lane: str) -> str:
 
 
 def pool_group(needs: tuple[Need, ...]) -> str:
-    """Returns the pools without keys that a job needs, joined into one text. If one of these pools denies,
-    every lane with the same text has to wait."""
+    """Returns the pools without keys that a job needs, joined into one text. If one of these pools denies
+    units, every lane with the same text has to wait."""
     return "+".join(sorted(_quote(need.pool) for need in needs if need.key is None))
 
 
 def pool_keys(needs: tuple[Need, ...]) -> str:
-    """Returns the pools with keys that a job needs, joined into one text. If one of these pools denies, only
-    the job's lane has to wait."""
+    """Returns the pools with keys that a job needs, joined into one text. If one of these pools denies units,
+    only the job's lane has to wait."""
     keyed = ((need.pool, need.key) for need in needs if need.key is not None)
     return "+".join(sorted(f"{_quote(pool)}/{_quote(key)}" for pool, key in keyed))
 
 
 def _quote(name: str) -> str:
     """Returns the name with its separators escaped, so that two different lists of pools never give the same
-    text. Keys are often URLs."""
+    text."""
     return name.replace("\\", "\\\\").replace("+", "\\+").replace("/", "\\/")

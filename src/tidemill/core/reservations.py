@@ -36,7 +36,7 @@ HOLD_RECHECK_SECONDS = 0.5
 
 class UnitRequest(msgspec.Struct, frozen=True):
     """A request for units of a pool. `units` are amounts by unit. `line` is a name for the jobs that wait
-    together for the pool (`core.ledger.hold_scope`), '' for none. Only the first job that waits asks for
+    together for the pool (`core.ledger.hold_scope`), '' for none. Of these jobs, only the first asks for
     units."""
 
     job: str
@@ -65,14 +65,14 @@ class Reservation(msgspec.Struct, frozen=True):
 
 
 class ReservationGrant(msgspec.Struct, frozen=True):
-    """The answer that units were reserved: the pool's state afterwards, and the reservation."""
+    """The answer if units were reserved: the pool's state afterwards, and the reservation."""
 
     state: PoolState
     reservation: Reservation
 
 
 class ReservationDenial(msgspec.Struct, frozen=True):
-    """The answer that units were not reserved. `state` is the state to save. `limit` is the name of the limit
+    """The answer if units were not reserved. `state` is the state to save. `limit` is the name of the limit
     with the longest wait, or "held for job …". `wait` is the number of seconds until the call fits, if no
     other call comes. It is infinite if a call must end first."""
 
@@ -177,8 +177,8 @@ def split_reservation(
 def defer_units(
     pool: PoolSettings, state: PoolState, reservation: Reservation, now: Instant
 ) -> ReservationGrant:
-    """Returns the state and the reservation with its units held outside the windows, where they would expire
-    before a later call. Units of paced limits stay counted: a held turn would block all other calls."""
+    """Takes the units of a reservation out of the windows, where they would expire before the later call, and
+    holds them. Units of paced limits stay counted, because holding them would block all other calls."""
     windows, held, marks = dict(state.windows), dict(state.held), dict(reservation.marks)
     own = dict(reservation.held)
     for limit, need, mark in _entered_limits(pool, reservation):
@@ -313,9 +313,9 @@ def _next_hold(
     `wait` is the wait in seconds.
 
     A more urgent request replaces the current hold. A larger request of the same priority replaces it too,
-    unless the hold is firm. A smaller one does not, or many small calls would take the hold from a large call
-    each time. If the job that has the hold asks again and still does not fit, other calls have overtaken it,
-    and its hold becomes firm."""
+    unless the hold is firm. A smaller request does not; otherwise small calls would take the hold away from a
+    large call. A hold becomes firm if its job asks again and still does not fit, because other calls have
+    overtaken it."""
     is_own = hold is not None and _is_own(hold, ask)
     if hold is not None and not is_own and hold.priority <= ask.priority:
         larger = _largest_limit_share(pool, ask.units) > _largest_limit_share(pool, hold.units)
@@ -328,16 +328,16 @@ def _next_hold(
 
 
 def _is_own(hold: PoolHold, ask: UnitRequest) -> bool:
-    """True if the hold does not delay the request: both belong to the same job, or to jobs with the same
-    `line`, which wait together. If such a job respected the hold, both jobs could wait for each other. A
-    request that is more urgent than the hold gives False, unless it is for the same job; no hold delays it
-    anyway."""
+    """True if the hold does not delay the request, because both belong to the same job, or to jobs with the
+    same `line`, which wait together. Otherwise two such jobs could wait for each other. A request of another
+    job that is more urgent than the hold gives False; no hold delays it anyway."""
     same_line = bool(ask.line) and hold.line == ask.line and ask.priority >= hold.priority
     return same_line or hold.job == ask.job
 
 
 def _largest_limit_share(pool: PoolSettings, units: Units) -> float:
-    """Returns the largest share of any limit that a call with these `units` needs. 1 is a whole limit."""
+    """Returns which share of a limit a call with these `units` needs; 1 is a whole limit. If there are
+    several limits, returns the largest share."""
     return max((call_amount(units, limit) or 0.0) / limit.amount for limit in pool.limits)
 
 

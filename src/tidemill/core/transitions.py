@@ -289,9 +289,9 @@ def _in_part(job: Job, part: str) -> Job:
 
 
 def _defer_needs(job: Job, deferred: tuple[Need, ...]) -> Job:
-    """Returns the job with `deferred` as the units that its next claim must reserve besides its own needs.
-    The job moves to the lane of all pools that it now needs. An empty `deferred` is for a job that starts
-    from the beginning; its handler will ask for the units again."""
+    """Returns the job with `deferred` as its deferred needs: units that its next claim reserves besides its
+    own needs. The job moves to the lane for all pools that it now needs. `deferred` is empty if the job
+    starts from the beginning, because its handler will ask for the units again."""
     if job.deferred_needs == deferred:
         return job
     lane = needs.lane_name(job.key, needs.combine_needs(job.needs, deferred))

@@ -27,9 +27,9 @@ from tidemill.engine.records import Records
 
 
 def advance(records: Records, advances: Sequence[Advance]) -> list[AdvanceResult]:
-    """Applies advances in order, and returns one result for each (F1 to F5). First all documents are written;
-    each advance sees the documents that earlier advances wrote. An advance is refused if its document has
-    changed meanwhile. At the end the jobs are created, but not those of refused advances."""
+    """Changes documents as `advances` ask, and creates their jobs. Returns one result per advance (F1 to F5).
+    An advance is refused if its document no longer has the revision that the advance expects. The documents
+    of all advances are written first. Then the jobs of the accepted advances are created."""
     check_advances(advances)
     answers = [_advance(records, item) for item in advances]
     return [

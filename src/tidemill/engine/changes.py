@@ -48,10 +48,10 @@ class Changes(msgspec.Struct, kw_only=True):
       with it.
     - `work_marks`: worklist entries to add. The store numbers them, and skips entries of missing documents.
     - `taken`: numbers of worklist entries to delete.
-    - `left`: abandoned claims (`engine.ledger.AbandonedClaim`).
+    - `left`: abandoned claims: claims of jobs that were cancelled while they ran.
     - `attempts`, `logs`: records to add, by job.
     - `history`, `pool_history`: counters to add, by queue or pool and minute.
-    - `picked`: how many turns lanes got; the store adds this number to its turn counter.
+    - `picked`: how many turns lanes got. The store adds this number to its count of all turns.
     - `topics`: topics that get a wake-up after the commit."""
 
     read: tuple[RowQuery, ...]

@@ -12,8 +12,9 @@ from tidemill.engine.records import Records
 def begin_step(
     records: Records, job_id: str, by: StepAttempt, step: StepKey, on_unknown: OnUnknown
 ) -> StepStart:
-    """Stores that a step is about to make the paid call `by` (K3). The result says whether to make the call,
-    or has the stored result. If an earlier call has no result, `on_unknown` decides whether to call again."""
+    """Records that a step is about to make the paid call `by` (K3). Returns the stored result, or else
+    whether the call may be made. If an earlier call has no result, `on_unknown` decides whether to call
+    again."""
     job = records.jobs.get(job_id)
     if job is None or not is_current(job, by.fence, by.claim):
         return core.STALE_START
@@ -25,7 +26,8 @@ def begin_step(
 
 
 def forget_step(records: Records, job_id: str, by: StepAttempt, step: StepKey) -> None:
-    """Deletes the record that a step began, because its call was not paid (K4). `by` identifies the call."""
+    """Deletes the checkpoint which says that the step has begun, because the call `by` was not paid. The
+    checkpoint stays if it has a result, or if another call may have been paid (K4)."""
     checkpoints = records.checkpoints.get(job_id, {})
     after = core.forget_step(checkpoints.get(step), by)
     if after is not None:
@@ -37,8 +39,9 @@ def forget_step(records: Records, job_id: str, by: StepAttempt, step: StepKey) -
 def keep_step(
     records: Records, job_id: str, by: StepAttempt, step: StepKey, result: bytes, *, paid: bool
 ) -> tuple[WriteAnswer, bytes]:
-    """Stores the first result of a step (K5). Returns the answer and the stored result. The answer is OK,
-    AGAIN (it has a result), GONE (no job) or STALE (old claim; not checked if the call was `paid`)."""
+    """Stores a step's result, unless the step has one (K5). Returns the answer and the stored result. The
+    answer is OK, AGAIN (the step had a result) or GONE (the job does not exist). It is STALE if the claim is
+    not current; this is not checked for a `paid` call."""
     job = records.jobs.get(job_id)
     if job is None:
         return WriteAnswer.GONE, result
@@ -62,7 +65,7 @@ def step_result(records: Records, job_id: str, step: StepKey) -> bytes | None:
 
 
 def forget_unfinished(records: Records, job_id: str) -> None:
-    """Deletes the checkpoints of a job that have no result. Called for an operator's retry (K2)."""
+    """Deletes the checkpoints of a job that have no result. Used when an operator retries the job (K2)."""
     checkpoints = records.checkpoints.get(job_id, {})
     for step in [step for step, known in checkpoints.items() if known.result is None]:
         del checkpoints[step]

@@ -69,9 +69,9 @@ def insert_one(records: Records, queue: str, new: NewJob, now: float) -> InsertR
 
 
 def holder_of(records: Records, queue: str, unique: Unique | None, now: float) -> Job | None:
-    """Returns the job that holds a unique key; None if no job holds it. If several jobs hold the key, the
-    newest of them is returned. A successor that waits for another holder is returned only if there is no
-    other holder."""
+    """Returns the job that holds a unique key; None if no job holds it. If several jobs hold the key, returns
+    the newest. A successor, which waits until another holder has run, is returned only if no other job holds
+    the key."""
     if unique is None:
         return None
     _expire_holders(records, queue, unique.key, now)

@@ -1,11 +1,11 @@
 """The ready jobs of one queue, ordered in lanes.
 
-A lane is created with its first ready job. A new lane counts as just served (`served` is set to the store's
-turn counter), so a stream of new lanes never starves an old lane.
+A lane is created with its first ready job. A new lane counts as just served, so a stream of new lanes never
+starves an old lane.
 
 A lane is not deleted at the moment when its last job leaves. Every store method deletes the empty lanes at
 its end. A claim also deletes them at its start, and each time it has taken jobs from a queue. So a lane with
-a single job keeps its turn when a new version replaces this job.
+a single job keeps its place in the order when a new version replaces this job.
 
 Lanes whose jobs need the same pools are a group with its own order. If one of these pools denies units, one
 block covers the whole group. There are two exceptions: a lane is blocked alone if the pool that denied has
@@ -30,7 +30,7 @@ UNPOOLED_GROUP = ""
 class Lane:
     """The ready jobs of one queue that have the same key and need the same pools, in order.
 
-    - `served`: the turn in which a claim last took jobs from the lane.
+    - `served`: the number of the turn in which a claim last took jobs from the lane.
     - `block`: why the lane is blocked; None if it is open.
     - `missing_jobs`: while a batch waits for more jobs, how many new jobs unblock the lane.
     - `batch_due`: the boot-clock time at which the batch has waited long enough; kept until a call starts."""
@@ -74,10 +74,10 @@ class Lanes:
     def add(self, job: Job, picks: int, *, fresh: bool) -> None:
         """Adds a ready job to its lane, and creates the lane if necessary.
 
-        `picks` is the store's turn counter. `fresh=True`: the job was just inserted; False: it is a new
-        version of an existing job. A job that is more urgent than the lane's first job unblocks the lane. A
-        lane whose batch waits for more jobs is unblocked when enough fresh jobs have come. A job that is not
-        fresh unblocks it at once."""
+        `picks` is the number of turns that lanes have had. `fresh=True`: the job was just inserted; False: it
+        is a new version of an existing job. A job that is more urgent than the lane's first job unblocks the
+        lane. A lane whose batch waits for more jobs is unblocked when enough fresh jobs have come. A job that
+        is not fresh unblocks it at once."""
         lane = self._lanes.get(job.lane)
         if lane is None:
             lane = self._lanes[job.lane] = Lane(job.lane, picks)
@@ -116,8 +116,8 @@ class Lanes:
         self._emptied.clear()
 
     def serve(self, name: str, served: int) -> None:
-        """Stores that a claim took jobs from the lane in turn `served`. If a batch of the lane was waiting
-        for more jobs, this wait is over."""
+        """Records that a claim took jobs from the lane in the turn with the number `served`. If a batch of
+        the lane was waiting for more jobs, this wait is over."""
         lane = self._lanes[name]
         lane.batch_due = None
         if lane.jobs.head() is None:
@@ -189,8 +189,9 @@ class Lanes:
 
     def in_order(self, group: str) -> Iterator[tuple[int, int, int, str]]:
         """Yields the open lanes of a group in the order in which a claim takes them. Each lane is a tuple of
-        four values: the priority of its first job, its last turn, the sequence number of its first job, and
-        its name. Lanes may be opened during the iteration, for example when an override ends."""
+        four values: the priority of its first job, the number of its last turn, the sequence number of its
+        first job, and its name. Lanes may be opened during the iteration, for example when an override
+        ends."""
         order, at = self._orders[group], 0
         while (lane_key := order.at(at)) is not None:
             priority, served, seq, name = lane_key

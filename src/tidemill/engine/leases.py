@@ -87,9 +87,9 @@ def _record_worker(records: Records, heartbeat: Heartbeat, lease: float) -> None
 
 
 def reclaim(records: Records, dead: Sequence[str]) -> ReclaimResult:
-    """Takes back the jobs whose lease has expired, and the jobs of the workers in `dead` (J60 to J63). The
-    result lists them by sequence number. An abandoned claim (its running job was cancelled) ends under the
-    same two conditions, and its units count again from now. The leases of the dead workers end."""
+    """Takes back jobs whose lease has expired, and all jobs of the workers in `dead` (J60 to J63). Returns
+    their ids, ordered by sequence number. Also ends the claims of cancelled jobs under the same conditions;
+    their units count as used from now on. Ends the leases of the workers in `dead`."""
     boot, workers = records.clock.boot(), frozenset(dead)
     over = records.overdue(boot, workers)
     ready: list[str] = []
@@ -106,8 +106,8 @@ def reclaim(records: Records, dead: Sequence[str]) -> ReclaimResult:
 
 
 def handle_reboot(records: Records) -> None:
-    """Expires every lease if the machine was restarted since the last call, because boot-clock times have no
-    meaning in another boot (J63). Called when the store is opened."""
+    """Ends every lease if the machine was restarted since the last call. Boot-clock times from before a
+    restart have no meaning (J63). The store calls this function when it is opened."""
     if records.boot_id == records.clock.boot_id:
         return
     records.boot_id = records.clock.boot_id
@@ -133,7 +133,8 @@ def _take_back(records: Records, job: Job, *, died: bool) -> Job:
 
 
 def lead(records: Records, duties: Sequence[str], worker: str, lease: float) -> Leadership:
-    """Makes a worker the leader of each duty (kind of maintenance) that no other worker leads (C1, C3)."""
+    """Makes a worker the leader of each duty (kind of maintenance) that no other worker leads, for `lease`
+    seconds (C1, C3)."""
     wall, boot, leaders = records.clock.wall(), records.clock.boot(), records.leaders
     others = [duty for duty in duties if _is_led_by_another(leaders.get(duty), worker, boot)]
     leads = tuple(duty for duty in duties if duty not in others)
@@ -149,8 +150,8 @@ def lead(records: Records, duties: Sequence[str], worker: str, lease: float) -> 
 
 
 def resign(records: Records, duties: Sequence[str], worker: str) -> None:
-    """Ends the leader's leases that a worker has on `duties` (kinds of maintenance), so that another worker
-    can lead at once (C2)."""
+    """Ends the leases of a leading worker on `duties` (kinds of maintenance), so that another worker can lead
+    at once (C2)."""
     for duty in duties:
         leader = records.leaders.get(duty)
         if leader is not None and leader.worker == worker:

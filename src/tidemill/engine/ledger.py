@@ -213,8 +213,9 @@ class PoolLedger:
             self.unconfirmed_units[claim] = self._clock.wall()
 
     def handle_reboot(self) -> None:
-        """Corrects all accounts after a restart of the machine. The boot clock has started again, so
-        times of the old boot are removed. The leases of claims whose worker is gone end now."""
+        """Updates the ledger after a restart of the machine, which starts the boot clock again. Removes from
+        all accounts the values that are no longer valid. Ends the leases of abandoned claims (claims of jobs
+        that were cancelled while they ran)."""
         for account_key in self.accounts:
             if known := self.load(account_key):
                 self.save(account_key, known[1])

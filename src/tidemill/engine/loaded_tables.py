@@ -34,8 +34,8 @@ class LoadedRows:
         return query in self._rows
 
     def prefix(self, query: RowQuery) -> KeyPrefix:
-        """Returns the loaded first keys of the sorted list that `query` names. If none were loaded, returns
-        an empty KeyPrefix that is not complete."""
+        """Returns the keys that were loaded from the start of the sorted list that `query` names. If none
+        were loaded, the result is empty, and its field `complete` is False."""
         found: KeyPrefix = self._rows.get(query, UNKNOWN_PREFIX)
         return found
 
@@ -158,9 +158,9 @@ class LoadedCounts(KeyCounts[K]):
 
 
 class PrefixKeys(SortedKeys):
-    """The loaded first keys of a sorted list whose other keys may be only in the database. Reading beyond the
-    last loaded key raises NotLoaded, and the caller then loads more keys. Adding a key that sorts after the
-    last loaded key has no effect, because that part is not loaded."""
+    """The first keys of a sorted list; only these are loaded from the database. Reading beyond the last
+    loaded key raises NotLoaded, and the caller then loads more keys. Adding a key that sorts after the last
+    loaded key has no effect, because that part is not loaded."""
 
     __slots__ = ("_bound", "_loaded_count", "_query")
 
@@ -218,7 +218,7 @@ class PrefixKeys(SortedKeys):
         return self._bound is not None and key > self._bound
 
     def _miss(self, count: int) -> NoReturn:
-        """Raises NotLoaded to ask for more keys of the list. The number of requested keys at least doubles
-        each time, so that a function that removes many keys asks only a few times. It includes the loaded
-        keys, because some of them may have been removed."""
+        """Raises NotLoaded to ask for more keys of the list; `count` is how many are needed. It asks for at
+        least twice as many keys as are loaded. A function that reads a long list therefore raises only a few
+        times."""
         raise NotLoaded(self._query, max(count, self._loaded_count, 1) + self._loaded_count)

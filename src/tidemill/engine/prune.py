@@ -44,8 +44,8 @@ def _expire(records: Records, limit: int, now: float) -> int:
 
 
 def _drop_ended(records: Records, limit: int, now: float) -> tuple[int, dict[str, int]]:
-    """Deletes finished jobs by retention, in order of queue and state. Returns their number, and for each
-    queue how many were deleted before their retention age because the queue had too many."""
+    """Deletes finished jobs by retention, in order of queue and state. Returns how many were deleted, and by
+    queue how many of them were not old enough, but deleted because the queue had too many."""
     dropped, early = 0, Counter[str]()
     for name in sorted(records.queues):
         queue = records.queues[name]

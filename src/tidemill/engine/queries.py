@@ -1,7 +1,7 @@
-"""Row queries: the engine asks a database store for rows with them.
+"""Row queries: with them, the engine asks a database store for rows.
 
-A query names one row or one list of rows. The answer is None if there is no such row. With the answer, a
-store may send the answers to other queries that usually follow."""
+A query names one row or one list of rows. The answer is None if there is no such row. A store may also answer
+queries that were not asked yet but usually follow."""
 
 from __future__ import annotations
 
@@ -20,26 +20,25 @@ from tidemill.engine.ledger import ClaimKey
 
 
 class RowQuery(msgspec.Struct, frozen=True, tag=True):
-    """A query for one row, or one list of rows, that a store method reads. The docstring of each subclass
-    says what the answer is."""
+    """A query for one row, or one list of rows. The docstring of each subclass describes the answer."""
 
 
 class JobById(RowQuery, frozen=True):
-    """Asks for the Job with that id."""
+    """Asks for a job. The answer is a Job."""
 
     id: str
 
 
 class KnownIdByRequest(RowQuery, frozen=True):
-    """Asks what the store remembers (a KnownId) about the id of an enqueue request. The answer may have
-    expired."""
+    """Asks for the remembered answer to an enqueue request, by the request's id. The answer is a KnownId; it
+    may have expired."""
 
     request: str
 
 
 class UniqueHolders(RowQuery, frozen=True):
-    """Asks for the jobs that may hold a unique key: live jobs, and jobs that hold the key for a fixed period,
-    even after their end. The answer is a tuple of job ids, ordered by sequence number."""
+    """Asks for the jobs that may hold a unique key. These are live jobs, and ended jobs that hold the key for
+    a fixed period. The answer is a tuple of job ids, ordered by sequence number."""
 
     queue: str
     key: str
@@ -59,7 +58,7 @@ class WorkerRunningJobs(RowQuery, frozen=True):
 
 
 class KeyRunningCount(RowQuery, frozen=True):
-    """Asks how many jobs of a key run in the queue, over all lanes. The answer is an int."""
+    """Asks how many jobs with this key run in the queue, over all lanes. The answer is an int."""
 
     queue: str
     key: str
@@ -73,24 +72,24 @@ class StateCount(RowQuery, frozen=True):
 
 
 class QueueByName(RowQuery, frozen=True):
-    """Asks for the QueueSettingsRow of a queue. The answer is None if the queue was never declared,
-    overridden or paused and never had a job."""
+    """Asks for the settings of a queue. The answer is a QueueSettingsRow. It is None if the queue was never
+    declared, overridden or paused and never had a job."""
 
     name: str
 
 
 class LaneByName(RowQuery, frozen=True):
-    """Asks for the LaneRow of a lane, which has the sort keys of the lane's first jobs. If a store method
-    needs more jobs of the lane, it raises NotLoaded, whose `count` is the number of jobs needed."""
+    """Asks for a lane. The answer is a LaneRow, which lists only the first jobs of the lane. If a store
+    method needs more of them, it raises NotLoaded with the number of jobs needed."""
 
     queue: str
     lane: str
 
 
 class OpenLanesOfGroup(RowQuery, frozen=True):
-    """Asks for the lanes of a group that are not blocked, in the order in which a claim takes them. The
-    answer is a KeyPrefix of tuples with four values: the priority of the lane's first job, the lane's last
-    turn, the sequence number of the first job, and the lane name."""
+    """Asks for the lanes of a group that are not blocked. The answer is a KeyPrefix: the beginning of a list,
+    in the order in which a claim takes the lanes. Each entry is a tuple: priority of the lane's first job,
+    number of the lane's last turn, sequence number of that job, lane name."""
 
     queue: str
     group: str
@@ -98,21 +97,22 @@ class OpenLanesOfGroup(RowQuery, frozen=True):
 
 class ScheduledJobs(RowQuery, frozen=True):
     """Asks for the scheduled jobs of a queue that are due, at most MAX_PROMOTED_PER_CLAIM, and for the first
-    scheduled job after them. The answer is a KeyPrefix of tuples (due time, sequence number, id)."""
+    scheduled job after them. The answer is a KeyPrefix: the beginning of a sorted list. Each entry is a
+    tuple: due time, sequence number, job id."""
 
     queue: str
 
 
 class LaneWakeTimes(RowQuery, frozen=True):
-    """Asks for the blocked lanes of a queue whose waiting time is over, and for the blocked lane whose
-    time ends next. The answer is a KeyPrefix of tuples (boot-clock time at which the lane is tried again,
-    lane)."""
+    """Asks for the blocked lanes of a queue whose waiting time is over, and for the blocked lane whose time
+    ends next. The answer is a KeyPrefix: the beginning of a sorted list. Each entry is a tuple: the
+    boot-clock time at which the lane is tried again, and the lane name."""
 
     queue: str
 
 
 class BlockedLanes(RowQuery, frozen=True):
-    """Asks for the lanes of a queue that are blocked and wait for the account `account_key`. The answer is a
+    """Asks for the blocked lanes of a queue that wait for units of the account `account_key`. The answer is a
     tuple of lane names."""
 
     queue: str
@@ -120,14 +120,14 @@ class BlockedLanes(RowQuery, frozen=True):
 
 
 class BlockedQueues(RowQuery, frozen=True):
-    """Asks for the queues with blocked lanes or groups that wait for the account `account_key`. The answer is
-    a tuple of queue names."""
+    """Asks for the queues in which a lane or a group waits for units of the account `account_key`. The answer
+    is a tuple of queue names."""
 
     account_key: AccountKey
 
 
 class PoolByName(RowQuery, frozen=True):
-    """Asks for the PoolRecord (`engine.ledger`) of a pool."""
+    """Asks for a pool. The answer is a PoolRecord (`engine.ledger`)."""
 
     name: str
 
@@ -137,13 +137,13 @@ class PoolNames(RowQuery, frozen=True):
 
 
 class AccountByKey(RowQuery, frozen=True):
-    """Asks for the Account whose pool and key are `account_key`."""
+    """Asks for an account; `account_key` is the pair of pool name and key. The answer is an Account."""
 
     account_key: AccountKey
 
 
 class PoolAccountKeys(RowQuery, frozen=True):
-    """Asks for the accounts of a pool. The answer is a tuple of account keys."""
+    """Asks for the accounts of a pool. The answer is a tuple of pairs: pool name and key."""
 
     pool: str
 
@@ -156,7 +156,7 @@ class ClaimReservations(RowQuery, frozen=True):
 
 
 class AccountReservationCount(RowQuery, frozen=True):
-    """Asks how many reservations of the account `account_key` are open. The answer is an int."""
+    """Asks how many reservations of the account `account_key` have not ended. The answer is an int."""
 
     account_key: AccountKey
 
@@ -168,15 +168,15 @@ class PoolClaims(RowQuery, frozen=True):
 
 
 class AbandonedClaims(RowQuery, frozen=True):
-    """Asks for abandoned claims (of cancelled jobs) whose lease has expired or whose worker is in `dead`. The
-    answer is a tuple of claim keys."""
+    """Asks for abandoned claims: claims of jobs that were cancelled while they ran. Only claims whose lease
+    has expired or whose worker is in `dead` are returned. The answer is a tuple of claim keys."""
 
     dead: tuple[str, ...]
 
 
 class UnconfirmedSince(RowQuery, frozen=True):
-    """Asks when the units of a claim were counted again because its worker stopped answering. The answer is a
-    wall time; None if that did not happen, or if the claim was settled since."""
+    """Asks whether the units of a claim were counted again because its worker stopped answering. The answer
+    is the wall time when this happened; None if it did not happen, or if the claim was settled since."""
 
     claim: ClaimKey
 
@@ -189,7 +189,7 @@ class OverdueJobs(RowQuery, frozen=True):
 
 
 class WorkerById(RowQuery, frozen=True):
-    """Asks for the KnownWorker with that id."""
+    """Asks for a worker. The answer is a KnownWorker."""
 
     id: str
 
@@ -202,13 +202,13 @@ class JobCheckpoints(RowQuery, frozen=True):
 
 
 class ArrivalBySeq(RowQuery, frozen=True):
-    """Asks for the Arrival with that number."""
+    """Asks for the arrival with this number. The answer is an Arrival."""
 
     seq: int
 
 
 class DocumentById(RowQuery, frozen=True):
-    """Asks for the Document with that kind and id."""
+    """Asks for the document with this kind and id. The answer is a Document."""
 
     kind: DocumentKind
     id: str
@@ -221,7 +221,7 @@ class ClaimPrefetch(RowQuery, frozen=True):
     - QueueByName of the queue;
     - ScheduledJobs, with JobById for the due jobs;
     - LaneWakeTimes, with LaneByName for the lanes whose time is over;
-    - BlockedLanes for `core.batch_start.BATCH_WAIT_KEY`;
+    - BlockedLanes for `core.batch_start.BATCH_WAIT_KEY`, the lanes whose batch waits for more jobs;
     - the first `lanes` entries of OpenLanesOfGroup for every group, with LaneByName for these lanes;
     - JobById for the first jobs of these lanes: `limit` + 1 jobs of a single lane, max(2, limit // lanes + 1)
       jobs of each of several lanes."""
@@ -232,7 +232,7 @@ class ClaimPrefetch(RowQuery, frozen=True):
 
 
 class KeyPrefix(msgspec.Struct, frozen=True):
-    """The first keys of a sorted list. `complete`: True if the list has no further keys."""
+    """The beginning of a sorted list: `first` has its first entries. `complete=True`: these are all."""
 
     first: tuple[SortKey, ...] = ()
     complete: bool = True
@@ -261,11 +261,11 @@ class QueueSettingsRow(msgspec.Struct, frozen=True):
 class LaneRow(msgspec.Struct, frozen=True):
     """The stored state of a lane.
 
-    - `served`: the turn in which a claim last took jobs from the lane.
+    - `served`: the number of the turn in which a claim last took jobs from the lane.
     - `block`: why the lane is blocked; None if it is open.
     - `missing_jobs`: while a batch waits for more jobs, how many new jobs unblock the lane.
     - `batch_due`: the boot-clock time at which the batch has waited long enough.
-    - `jobs`: sort keys (priority, due time, sequence number, id) of its first jobs."""
+    - `jobs`: its first jobs, as tuples: priority, due time, sequence number, id."""
 
     served: int
     block: LaneBlock | None = None
@@ -293,8 +293,8 @@ Rows = Mapping[RowQuery, Any]
 
 
 class NotLoaded(Exception):
-    """Raised when a store method needs a row that was not loaded. `want` is the missing query. `count` says
-    how many keys of a sorted list are needed; 0 for the usual number."""
+    """Raised when a store method needs a row that was not loaded. `want` is the query for the row. `count`
+    says how many entries of a sorted list are needed; 0 means the usual number."""
 
     def __init__(self, want: RowQuery, count: int = 0) -> None:
         super().__init__(want, count)

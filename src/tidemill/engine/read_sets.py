@@ -32,8 +32,8 @@ def no_follow_up(_want: RowQuery, _row: Any) -> Iterable[RowQuery]:
 
 
 class ReadSet(msgspec.Struct, frozen=True):
-    """The rows that a store method loads before it runs. `first` are its first queries. `follow` gets each
-    query with its loaded row and returns further queries."""
+    """The rows that a store method loads before it runs. `first` are its first queries. `follow` is a
+    function. It is called with each query and the loaded row, and returns further queries."""
 
     first: tuple[RowQuery, ...]
     follow: FollowUp = no_follow_up
@@ -198,8 +198,8 @@ def _account_queries(account_key: tuple[str, str | None]) -> Iterator[RowQuery]:
 
 
 def _follow_claim(query: RowQuery, row: Any) -> Iterator[RowQuery]:
-    """Yields further queries for jobs that will be claimed: their pools and accounts, and the lane of a
-    scheduled job."""
+    """Yields the queries that follow a job's row in a claim: its pools and accounts, and the lane if the job
+    is scheduled."""
     if isinstance(query, queries.JobById) and isinstance(row, Job):
         if row.state is State.SCHEDULED:
             yield queries.LaneByName(row.queue, row.lane)
@@ -208,8 +208,8 @@ def _follow_claim(query: RowQuery, row: Any) -> Iterator[RowQuery]:
 
 
 def _follow_take_back(query: RowQuery, row: Any) -> Iterator[RowQuery]:
-    """Yields further queries for running jobs that return to their lane: their reservations, and everything
-    that `_follow_change` yields."""
+    """Yields the queries that follow a loaded row if running jobs return to their lane: the reservations of a
+    job, and everything that `_follow_change` yields."""
     yield from _follow_change(query, row)
     if isinstance(query, queries.JobById) and row is not None and row.claim:
         yield queries.ClaimReservations((row.id, row.fence, row.claim))
@@ -218,9 +218,9 @@ def _follow_take_back(query: RowQuery, row: Any) -> Iterator[RowQuery]:
 
 
 def _follow_change(query: RowQuery, row: Any) -> Iterator[RowQuery]:  # noqa: C901 - one line for each kind of row
-    """Yields further queries for a loaded row that will change. For a job these are its queue, its lane,
-    its successors and the accounts of its pools. For an account they are the queues and lanes that wait
-    for it."""
+    """Yields the queries that follow a loaded row that will change. For a job, they load its queue, its lane,
+    its successors and the accounts of its pools. For an account, they load the queues and lanes that wait for
+    it."""
     if row is None:
         return
     match query:

@@ -36,8 +36,8 @@ class ExpiryTerm(msgspec.Struct, frozen=True):
 
 
 class KnownId(msgspec.Struct, frozen=True):
-    """The answer to an enqueue request, kept after its job was deleted, or if the request never became a job.
-    The client gets the same answer if it repeats the request.
+    """The remembered answer to an enqueue request, whose job was deleted or never created. The client gets
+    the same answer if it repeats the request.
 
     - `verdict`: the answer, such as "accepted".
     - `id`: the id of the job that was created, or of the job that held the request's unique key.
@@ -309,8 +309,8 @@ def release_job_holds(records: Records, job: Job) -> None:
 
 
 def record_attempt(records: Records, before: Job, after: Job, outcome: str, now: float) -> None:
-    """Stores how an attempt ended without success; `outcome` is a name such as "retry". `before` and `after`
-    are the job before and after that. Only the newest ATTEMPTS_KEPT attempts are kept."""
+    """Stores how an attempt ended without success; `outcome` is a name such as "retry". `before` is the job
+    during the attempt, `after` the job after it. Only the newest ATTEMPTS_KEPT attempts are kept."""
     attempts = records.attempts.setdefault(before.id, deque(maxlen=ATTEMPTS_KEPT))
     attempts.append(
         AttemptRecord(

@@ -33,7 +33,7 @@ def settle(records: Records, settlements: Sequence[Settlement], request: ClaimRe
 
 
 def _settle_one(records: Records, settlement: Settlement, charged: set[ClaimKey]) -> WriteAnswer:
-    """Applies one settlement and returns its answer. `charged` collects the claims that lose an attempt
+    """Applies one settlement and returns its answer. `charged` collects the claims whose jobs lose an attempt
     because of a provider's refusal (P17)."""
     job = records.jobs.get(settlement.job)
     answer = check_fence(job, settlement.fence, settlement.claim)
@@ -67,8 +67,8 @@ def _answer_from_memory(records: Records, settlement: Settlement) -> WriteAnswer
 
 
 def _book_units(records: Records, settlement: Settlement, answer: WriteAnswer) -> bool:
-    """Applies the usage and observations that a settlement reports, at most once per claim, even if the
-    settlement itself is refused (P13, P16). True if a provider's refusal costs an attempt (P17)."""
+    """Applies the usage and observations that a settlement reports, even if the settlement is refused, but
+    only once per claim (P13, P16). Returns True if a provider's refusal costs the job an attempt (P17)."""
     claim = (settlement.job, settlement.fence, settlement.claim)
     ended = records.pool_ledger.reserved.get(claim, [])
     if not ended and (settlement.spent is None or not _is_new(records, claim, answer)):

@@ -27,9 +27,9 @@ class RowSource(Protocol):
     """Access to the rows of a database store, for one try of a transaction."""
 
     async def load(self, queries: Mapping[RowQuery, int]) -> tuple[Rows, StoreCounters]:
-        """Loads rows. `queries` maps each query to the number of keys of a sorted list that are needed; 0 for
-        the usual number. Returns the answers by query, None for missing rows, and the store's counters. The
-        store may return more rows than were asked for."""
+        """Loads rows. `queries` maps each query to a number: how many entries of a sorted list are needed, or
+        0 for the usual number. Returns the answers by query, None for missing rows, and the store's counters.
+        The store may return more rows than were asked for."""
         ...
 
     async def take_seqs(self, count: int) -> list[int]:
@@ -90,8 +90,8 @@ async def _try_verb(
 
 
 def _related_queries(missing: NotLoaded, rows: Rows) -> dict[RowQuery, int]:
-    """Returns the missing query, and the same query for other lanes, each with the number of keys to load.
-    Without the other lanes, a claim from many lanes would run again for each lane."""
+    """Returns the missing query, and similar queries for other lanes, each with the number of keys to load. A
+    claim from many lanes needs these too. Without them, it would run again for every lane."""
     query, related = missing.want, {missing.want: missing.count}
     lanes = [(of, row.jobs) for of, row in rows.items() if isinstance(of, LaneByName) and of.lane and row]
     if isinstance(query, LaneByName) and query.lane:

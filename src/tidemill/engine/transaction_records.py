@@ -1,5 +1,5 @@
-"""The records of one transaction of a database store: only the loaded rows, a frozen clock, and random values
-that a retry repeats."""
+"""The records of one transaction of a database store. They contain only the loaded rows. The clock stands
+still, and a retry gets the same random values."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ class LoadedLanes(Lanes):
         return lane
 
     def add(self, job: Job, picks: int, *, fresh: bool) -> None:
-        """Adds a ready job, as `Lanes.add` does. The separate lane of a job that is larger than its pool's
-        limit is always new, so its row need not be loaded first."""
+        """Adds a ready job, as `Lanes.add` does. A job that would block the other jobs of its lane has a
+        separate lane. Such a lane is always new, so no row is loaded for it."""
         if is_aside_lane(job.lane):
             self._lanes.assume_new(job.lane)
         super().add(job, picks, fresh=fresh)
@@ -285,8 +285,8 @@ class Workspace(Records):
         return self.picks - self._picks_before
 
     def mark_work(self, kind: DocumentKind, document: str, job: str = "") -> None:
-        """Puts a document on the worklist. The store numbers the entry when it writes it, if the document
-        exists. `job`: the job that changed, if any."""
+        """Puts a document on the worklist. The store gives the entry a number when it writes it, and skips it
+        if the document does not exist. `job`: the job that changed, if any."""
         self.work_items.append(WorkMark((kind, document), job))
         self.topics[worklist_topic(kind)] = None
 

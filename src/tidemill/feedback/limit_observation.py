@@ -74,9 +74,9 @@ def _match_refusal(settings: PoolSettings, refusal: Refusal | None) -> Refusal |
     A refusal for input tokens also applies to a pool that counts tokens. If the pool does not count the unit
     at all, the refusal applies to all calls.
 
-    Returns None for a 401 or 403 without an explanation in a keyed pool. There the key may be a web site, and
-    the status may be about a single page that needs a login. Otherwise such a page would close the pool for
-    the whole site, until an operator opens it."""
+    Returns None for a 401 or 403 without an explanation in a pool with keys. The key may be a web site, and
+    the status may be about a single page that needs a login. Such a page must not close the pool for the
+    whole site."""
     if refusal is not None and refusal.bare and settings.keyed and refusal.reason is Reason.FORBIDDEN:
         return None
     if refusal is None or refusal.unit is None:

@@ -68,8 +68,8 @@ async def make_next_advance(
 
     If the flow was stopped, the caller must cancel its live jobs first. `signature` is stored in an advance
     that ends the flow. `fail_unknown_tasks=True`: jobs of unknown tasks are created as failed. False: they
-    are left for another worker. If all next jobs have unknown tasks, the advance records that the flow waits
-    from now on. A later call without job changes raises UnknownTaskError."""
+    are left for another worker. If this process knows no task of the next jobs, the advance stores since when
+    the flow waits. A later call then raises UnknownTaskError, unless a job has changed."""
     document, changes = item.document, item.changes
     before = decode_graph(document.record)
     graph = _mark_cleared(apply_job_states(before, _read_job_changes(document.id, item)))
@@ -126,9 +126,9 @@ async def cancel_live_jobs(store: Store, document: Document, reason: str) -> boo
     """Cancels the live jobs of a stopped flow. Returns False if another process has changed the document
     since it was read.
 
-    The call works in rounds and may be repeated after a crash. If the flow was retried meanwhile, its retried
-    jobs must stay. So each round first checks the document's revision, and cancels a job only in the
-    generation that it read. `retry_flow` first finishes an open cancellation."""
+    The call works in rounds and may be repeated after a crash. If an operator retries the flow meanwhile, the
+    retried jobs must stay. So each round first checks the document's revision. A job that is in a newer
+    generation than the round has read is not cancelled."""
     live_jobs = Filter(flow=document.id, states=tuple(sorted(LIVE)))
     while live := (await store.find(live_jobs, MAX_JOBS_PER_CANCEL)).jobs:
         [current] = await store.documents(DocumentKind.FLOW, [document.id])
@@ -223,8 +223,8 @@ async def _make_jobs(
 
 
 def _count_fitting(jobs: Sequence[DocumentJob]) -> int:
-    """Returns how many of the jobs, from the first on, fit into one advance by the size of their payloads; at
-    least 1 if there are any."""
+    """Returns how many of the first `jobs` fit into one advance, which limits the sum of their payload sizes.
+    The first job always fits."""
     sizes = accumulate(len(created.job.payload) for created in jobs)
     return max(1, sum(size <= MAX_BYTES_PER_ADVANCE for size in sizes)) if jobs else 0
 

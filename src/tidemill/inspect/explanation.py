@@ -31,7 +31,7 @@ from tidemill.inspect.wait_causes import find_wait_causes, next_in_turn_cause
 
 class StartEstimate(msgspec.Struct, frozen=True):
     """The expected start of a job. `at` is a wall time. `by` is the limit that causes most of the wait; None
-    if no limit causes it. The limit that blocks the job now may be another one, if it ends sooner."""
+    if no limit causes it. At this moment another limit may block the job, if its wait is shorter."""
 
     at: float
     by: LimitPlan | None = None

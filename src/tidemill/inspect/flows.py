@@ -157,8 +157,8 @@ def _step_name(graph: FlowGraph, step: StepView) -> str:
 
 def _last_live_job(flow: str, graph: FlowGraph, step: StepView) -> str | None:
     """Returns the id of the step's last job that has not ended; None if all have ended. A compensation job,
-    which undoes the step, counts too. The next step waits for all jobs of this step, and this job starts
-    last."""
+    which runs because a job of the step failed, counts too. The next step waits for all jobs of this step,
+    and this job starts last."""
     step_progress, ids = graph.of(step.name), step.name
     if step_progress.live:
         return flow_job_id(flow, ids, max(step_progress.live))

@@ -226,7 +226,7 @@ def _zero_samples(instruments: Iterable[Instrument]) -> Iterator[MetricSamples]:
 
 
 async def _read_gauges(gauges: Iterable[Gauge]) -> tuple[list[MetricSamples], dict[str, float]]:
-    """Returns the values of the application's gauges, and the names of the gauges that could not be read."""
+    """Returns the values of the application's gauges, and a dict that maps each unreadable gauge to 1."""
     found: list[MetricSamples] = []
     unreadable: dict[str, float] = {}
     for gauge in gauges:

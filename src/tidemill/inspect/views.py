@@ -65,7 +65,8 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     - `last_ended`: when a job last finished
     - `processed`: jobs of the last 24 hours that are done or failed for good, without archived jobs
     - `failed`, `cancelled`, `retried`, `reclaimed`: in the last 24 hours
-    - `dropped_early`: jobs that retention by count deleted before their age limit, in the last 24 hours
+    - `dropped_early`: in the last 24 hours, jobs that were deleted because the queue had too many finished
+      jobs, although they were not old enough
     - `pause`, `override`: None if there is none
     - `settings`: the settings in force: the override merged with the `declared` ones
     - `workers`: ids of the workers that serve the queue

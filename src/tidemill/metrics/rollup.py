@@ -104,8 +104,8 @@ class QueueTotal(msgspec.Struct, frozen=True):
     """Counts of a queue's jobs since the store was created, including pruned and deleted jobs.
 
     `failed` counts jobs that failed for good. `retried` counts failed attempts that were repeated.
-    `reclaimed` counts attempts whose worker died or fell silent. `dropped_early` counts jobs that retention
-    by count deleted before their age limit."""
+    `reclaimed` counts attempts whose worker died or fell silent. `dropped_early` counts jobs that were
+    deleted because the queue had too many finished jobs, although they were not old enough."""
 
     done: int = 0
     failed: int = 0

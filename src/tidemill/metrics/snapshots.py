@@ -116,7 +116,7 @@ class SnapshotWriter:
     If a snapshot did not change for some minutes, a worker rolls it up: it adds the snapshot to a common sum
     and deletes it. If the process of this snapshot still runs, its next write begins a new snapshot.
 
-    - `_base`: the counts of this process that are in rolled-up snapshots; this snapshot leaves them out
+    - `_base`: the counts of this process that were already added to the sum; this snapshot leaves them out
     - `_written`: all counts of this process that the store has confirmed"""
 
     def __init__(self, instruments: MetricRegistry, new_id: Callable[[], str]) -> None:
@@ -130,8 +130,8 @@ class SnapshotWriter:
         _WRITERS.add(self)
 
     async def tell(self, store: Store) -> bool:
-        """Writes the metrics to the store if they changed. Returns False, because maintenance repeats a
-        service at once if it returns True."""
+        """Writes the metrics to the store if they changed. Always returns False, which means that maintenance
+        need not call it again at once."""
         now = self.instruments.counted()
         if self._busy or (now == self._written and self._unconfirmed is None):
             return False

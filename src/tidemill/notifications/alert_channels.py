@@ -200,8 +200,8 @@ def alert_task(channels: Callable[[], AlertChannels], clock: Callable[[], Clock]
 
 
 def alert_jobs(channels: AlertChannels, message: AlertMessage, event_id: str) -> tuple[DocumentJob, ...]:
-    """Returns one job per channel that sends `message`. `event_id` identifies the message; the job ids are
-    derived from it, so that a repeated call creates no further jobs."""
+    """Returns a job for each channel, which sends `message` through the channel. `event_id` identifies the
+    message; the job ids are derived from it, so that a repeated call creates no further jobs."""
     return tuple(DocumentJob(NOTIFICATION_QUEUE, _alert_job(name, message, event_id)) for name in channels)
 
 

@@ -134,8 +134,8 @@ async def _read_rules(
 
 
 class AlertView(msgspec.Struct, frozen=True, kw_only=True):
-    """An alert that is raised, waits for its minimum duration, or is recently over. `sentence` describes the
-    alert.
+    """An alert that is raised, waits for its minimum duration, or has ended recently. `sentence` describes
+    the alert.
 
     `since` is when it began and `last_sent` when its last message was sent, as wall times. `page` is the path
     of its dashboard page."""
@@ -169,8 +169,8 @@ class Alerts:
         return tuple(self._notifications.channels)
 
     async def states(self) -> list[AlertView]:
-        """Returns the alerts: first raised ones, then alerts that wait for their minimum duration, then
-        alerts that are recently over."""
+        """Returns the alerts: first raised alerts, then alerts that wait for their minimum duration, then
+        alerts that ended recently."""
 
         _, alert_state = await load_alert_state(await self._notifications.store())
         found = sorted(

@@ -111,7 +111,7 @@ class _PinnedConnection(http.client.HTTPConnection):
     @contextmanager
     def close_after_timeout(self) -> Iterator[None]:
         """Context manager that ends the connection after the timeout. The socket's own timeout is not enough,
-        because a server that sends a byte now and then resets it each time."""
+        because it starts again with every byte that the server sends."""
         timer = threading.Timer(self._seconds, self._close_on_timeout)
         timer.daemon = True
         timer.start()

@@ -205,7 +205,7 @@ def _describe_error(error: Exception) -> str:
 
 
 def add_flow_deliveries(webhooks: Sequence[StoredWebhook], before: Document, advance: Advance) -> Advance:
-    """Returns the write `advance`. If it ends the flow `before`, the webhook deliveries are added to it."""
+    """Returns `advance`. If it ends the flow `before`, the jobs that deliver its webhooks are added."""
     after = advance.next
     if not webhooks or after is None or after.state not in FINAL_FLOW_STATES or after.state == before.state:
         return advance

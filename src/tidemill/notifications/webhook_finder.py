@@ -39,7 +39,7 @@ PoolKey = tuple[str, str | None]
 
 class DeliveryFinder:
     """Creates webhook deliveries for the finished jobs and pool changes that one worker finds. `made` counts
-    these deliveries, also if another worker had already created the same delivery."""
+    these deliveries, even if another worker had already created the same delivery."""
 
     def __init__(self, store: Store, secrets: TaskSecrets) -> None:
         self._store, self._secrets = store, secrets

@@ -257,7 +257,7 @@ async def declare_webhooks(store: Store, declared: Mapping[str, DeclaredWebhook]
 
 async def limit_notification_queue(store: Store) -> None:
     """Limits the concurrent deliveries per receiver, so that a receiver that hangs takes only a few slots. If
-    the application declares settings for this queue, nothing is changed."""
+    the application declares settings for the queue of deliveries, nothing is changed."""
     known = {info.name: info.declared for info in await store.queues()}
     if known.get(NOTIFICATION_QUEUE, QueueSettings()) == QueueSettings():
         await store.declare({NOTIFICATION_QUEUE: QueueSettings(key_concurrency=MAX_CONCURRENT_DELIVERIES)})

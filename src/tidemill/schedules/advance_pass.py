@@ -167,8 +167,8 @@ async def _write_decisions(
     store: Store, decisions: Sequence[tuple[Document, TickDecision]], now: float, listener: TickListener
 ) -> bool:
     """Writes the schedules and creates their jobs. Returns True if another worker changed one of the
-    schedules first, so it may still be due. A tick whose job was not created, because another job held its
-    unique key, is recorded as an overlap."""
+    schedules first, so it may still be due. If another job held the unique key of a tick's job, no job was
+    created, and the tick is recorded as an overlap."""
     advances = [
         make_schedule_advance(document, ScheduleWrite(decision.schedule, decision.jobs), now)
         for document, decision in decisions

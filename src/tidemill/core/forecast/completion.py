@@ -67,7 +67,7 @@ def call_count(backlog: LaneBacklog) -> float:
 def limits_met(
     request: ForecastRequest, backlogs: Sequence[LaneBacklog]
 ) -> dict[MeterKey, tuple[PoolOutlook | None, Limit | None]]:
-    """Returns the limits of the backlogs and their pools' outlooks; both are None for slots and queues."""
+    """Returns, by meter, the pool's outlook and the limit; both are None for slots and queue limits."""
     found: dict[MeterKey, tuple[PoolOutlook | None, Limit | None]] = {}
     for backlog in backlogs:
         for work in backlog.work:
@@ -111,8 +111,8 @@ def cost_per_limit(request: ForecastRequest, backlogs: Sequence[LaneBacklog]) ->
 def forecast_seconds(
     request: ForecastRequest, backlogs: Sequence[LaneBacklog], calls: Mapping[MeterKey, CallCost]
 ) -> float:
-    """Returns how many seconds the slowest limit in `calls` needs for all calls of the backlogs. If there is
-    a calendar limit, the result covers at most the calls that fit into one of its periods."""
+    """Returns how many seconds the slowest limit in `calls` needs for all calls of the backlogs. If one of
+    the limits has calendar periods, at most the calls of one period are counted."""
     limits = [
         (calls[meter_key], known, limit)
         for meter_key, (known, limit) in limits_met(request, backlogs).items()
@@ -292,8 +292,8 @@ def _opening_key(backlog: LaneBacklog) -> MeterKey:
 
 
 def _share_slots(request: ForecastRequest, found: list[list[float]]) -> None:
-    """Corrects the times in `found` for the worker slots: raises the last time of each backlog to the time
-    that the slots need for all calls."""
+    """Corrects `found` for the worker slots, which need a certain time for all calls of all backlogs
+    together. A backlog that would end earlier gets this time as its end."""
     slots = request.worker_capacity.slots
     if not slots or request.call_seconds <= 0 or SLOTS_METER in limits_met(request, request.lines):
         return

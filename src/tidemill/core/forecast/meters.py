@@ -129,9 +129,9 @@ class WindowMeter(_SteppedMeter):
 
 
 class BucketMeter(_SteppedMeter):
-    """A meter whose units refill evenly: the whole amount in `seconds`. It is used for a bucket, for a pace,
-    and for a very short window. `spent` are the units in use now. The last `missing` units are never granted,
-    so the meter is full at the amount minus `missing`."""
+    """A meter whose units refill evenly: the whole amount in `seconds`. It is used for a bucket, for a paced
+    limit, and for a very short window. `spent` are the units in use now. The last `missing` units are never
+    granted, so the meter is full at the amount minus `missing`."""
 
     def __init__(self, steps: AmountSteps, seconds: float, spent: float, missing: float = 0.0) -> None:
         super().__init__(steps)

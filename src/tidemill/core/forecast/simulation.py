@@ -227,7 +227,7 @@ def _next_change(
 def _empty_times(
     moving: Sequence[RunningBacklog], rates: Sequence[float], meters: Mapping[MeterKey, LimitMeter]
 ) -> Iterator[float]:
-    """Yields the seconds after which each meter that has free units is used up, at the given `rates`."""
+    """For each meter with free units, yields the seconds until it is used up at the given `rates`."""
     flows: MeterUnits = {}
     for backlog, rate in zip(moving, rates, strict=True):
         for meter_key, units in backlog.stage.units.items() if backlog.stage else ():

@@ -61,7 +61,7 @@ class Window(Protocol):
 
     def returned(self, limit: Limit, units: float, mark: float, now: Instant) -> Self:
         """Returns the window after `units` were given back. `mark` tells where they were counted. For a limit
-        on concurrency, this is the end of a call."""
+        on concurrency, units are given back when a call ends."""
         ...
 
     def lost(self, limit: Limit, now: Instant) -> Self:

@@ -21,11 +21,11 @@ class BucketWindow(msgspec.Struct, frozen=True, tag="bucket"):
       the limit changes, call `resized`.
     - `forgone`: the time span whose inflow was subtracted from refunds, see `returned`.
 
-    A call reaches the provider up to the jitter after its claim. Our bucket could therefore be full again
-    before the call empties the provider's bucket, and the next calls would be refused. Two rules prevent
-    this. Our bucket counts as full only after it has been full for the length of the jitter; until then,
-    `spent` falls below 0. And before it counts as full, it grants less, by the units that flow in during the
-    jitter."""
+    A call may reach the provider later than its claim, by up to the jitter. Our bucket could therefore be
+    full again before the call empties the provider's bucket, and the next calls would be refused. Two rules
+    prevent this. Our bucket counts as full only after it has been full for the length of the jitter; until
+    then, `spent` falls below 0. Until it counts as full, it also grants fewer units: the units that flow in
+    during the jitter are subtracted."""
 
     spent: float = 0.0
     at: float = LONG_AGO
@@ -49,10 +49,11 @@ class BucketWindow(msgspec.Struct, frozen=True, tag="bucket"):
         return type(self)(spent + units, now.boot, self.forgone, self.size or limit.amount), now.boot
 
     def returned(self, limit: Limit, units: float, mark: float, now: Instant) -> Self:
-        """Returns the bucket after a refund. The refund is reduced by the units that flowed in since `mark`,
-        the time when the units were taken: without the call, the bucket might have been full and could not
-        have taken them. Each time span reduces only one refund. After a long call nothing would be left of a
-        refund, so the units of such calls are held instead (`core.reservations`)."""
+        """Returns the bucket after a refund of `units` that were taken at the boot-clock time `mark`. The
+        refund is reduced by the units that flowed in since then. Without the call the bucket might have been
+        full, and these units would not have flowed in. Each time span reduces only one refund. After a long
+        call nothing would be left of the refund, so the units of such calls are held instead
+        (`core.reservations`)."""
         since, until = self.forgone
         before = max(0.0, min(now.boot, until) - max(mark, since))
         left = units - max(0.0, now.boot - mark - before) * _rate(limit)

@@ -91,9 +91,9 @@ class PacedWindow(msgspec.Struct, frozen=True, tag="paced"):
     units of one second, or one unit if that is more. `next` is the boot-clock time when this bucket is full
     again.
 
-    Two calls may reach the provider closer together than they were claimed, because only the first is late by
-    the jitter. If the bucket holds only one call, the window therefore adds the jitter to the distance
-    between calls."""
+    A call may be late by the jitter. If only the first of two calls is late, they reach the provider closer
+    together than they were claimed. If the bucket holds only one call, the window therefore adds the jitter
+    to the distance between calls."""
 
     rolling: RollingWindow = RollingWindow()
     next: float = LONG_AGO

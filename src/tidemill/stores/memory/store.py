@@ -51,7 +51,7 @@ class _SharedRecords:
     @contextmanager
     def verb(self) -> Iterator[Records]:
         """Context manager that holds the store's lock and yields the records, so that its block is atomic.
-        Afterwards it wakes the listeners of the topics that the block has changed."""
+        Afterwards it wakes the listeners of the topics in `records.topics`, which the block has filled."""
         with self.records.lock:
             self.records.topics.clear()
             yield self.records

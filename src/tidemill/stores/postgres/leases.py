@@ -110,7 +110,7 @@ BOOT_SQL = load_statements("last_boot")
 
 async def end_previous_boot(runner: PostgresEngineRunner) -> None:
     """Ends all leases if the boot id has changed since the store was last opened (J63). This happens only in
-    tests, whose injected clock can reboot."""
+    tests, whose injected clock can simulate a restart of the machine."""
     boot_id = runner.connection.clock.boot_id
     known = await runner.connection.fetch(BOOT_SQL.last)
     if known and known[0]["boot_id"] == boot_id:

@@ -148,8 +148,8 @@ async def _load_plain_lane(view: TransactionView, queue: str, count: int, found:
 
 class PlainLane(msgspec.Struct):
     """The loaded part of a queue's lane '', which is for jobs without key, pool or batch. `jobs` are its
-    first jobs, and `count` is how many were requested. `served` is the turn in which a claim last took jobs
-    from this lane; turns are counted over all lanes of the store."""
+    first jobs, and `count` is how many were requested. `served` is the number of the turn in which a claim
+    last took jobs from this lane; turns are counted over all lanes of the store."""
 
     jobs: list[Job]
     count: int
@@ -293,8 +293,9 @@ async def _load_claim_candidates(
 async def _load_heads(
     view: TransactionView, counts: dict[LaneName, int], limit: int, found: LoadedRows
 ) -> None:
-    """Loads lanes with their first jobs. `counts` has the number of jobs per lane. More jobs are loaded of
-    batch lanes, because one call takes many. A single lane gets enough jobs for `limit` batch calls."""
+    """Loads lanes with their first jobs. `counts` has the number of jobs to load per lane. Of a batch lane
+    more jobs are loaded, because one call takes several jobs. If there is only one lane, enough jobs for
+    `limit` calls are loaded."""
     if not counts:
         return
     jobs = _by_lane(await view.fetch(_HEADS, *_counted(counts)))

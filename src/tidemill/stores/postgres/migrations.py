@@ -51,7 +51,7 @@ def newest_version() -> int:
 
 async def _first_connection(pool: ConnectionPool) -> ServerConnection:
     """Returns the first connection, and sets `pool.pooled` if a connection pooler is in front of the server.
-    A pooler refuses session settings, or the process id of the server changes after connecting."""
+    A pooler refuses session settings, or answers from another server process than the first."""
     pool.pooled = False
     try:
         connection = await pool.take()

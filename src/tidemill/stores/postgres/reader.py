@@ -108,7 +108,7 @@ async def logs(connection: PostgresConnection, job: str) -> list[LogLine]:
 
 
 async def attempts(connection: PostgresConnection, job: str) -> list[AttemptRecord]:
-    """Returns the last 100 attempts of a job that did not succeed (R6)."""
+    """Returns the last 100 unsuccessful attempts of a job (R6)."""
     return [_attempt(*row) for row in await connection.fetch(SQL.attempts, job, ATTEMPTS_KEPT)]
 
 
@@ -173,7 +173,7 @@ async def arrivals(connection: PostgresConnection, limit: int, after: int) -> li
 
 
 async def checkpoints(connection: PostgresConnection, job: str) -> list[Checkpoint]:
-    """Returns the checkpoints of a job, in the order in which they first began (K6)."""
+    """Returns the checkpoints of a job, in the order in which their steps first began (K6)."""
     return [checkpoint_of(*row) for row in await connection.fetch(SQL.checkpoints, job)]
 
 

@@ -176,7 +176,7 @@ async def handler_transaction(
     connection: PostgresConnection, settle: SettleInTransaction, job: str, fence: int, claim: int
 ) -> AsyncIterator[SettlingTransaction]:
     """Yields a transaction for the handler of a job, and settles the job in it (X4). Raises ClaimLost if the
-    claim is not current. Errors of the handler's own statements are not translated."""
+    claim is not current. Errors of the handler's own statements are raised unchanged."""
     async with _borrow_connection(connection) as borrowed:
         transaction = connection.transaction_on(borrowed, connection.handler_pool)
         try:
