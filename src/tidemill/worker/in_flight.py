@@ -43,7 +43,7 @@ class InFlight:
 
 class Slots:
     """The slots of a worker. `concurrency` is their number, `running` how many are in use. `buffered` holds
-    attempts that were claimed ahead and wait for a slot."""
+    attempts of jobs that were claimed before a slot was free; they wait for a slot."""
 
     def __init__(self, concurrency: int) -> None:
         self.concurrency = concurrency

@@ -115,9 +115,9 @@ class EmbeddingState:
         await connection.execute(completed, keys)
 
     async def check_overwritten(self, post: Post) -> bool:
-        """Returns True if the vectors of a run must be deleted, after another run took over its article: the
-        text has changed or the article was deleted. `post` is the article as the earlier run read it. If both
-        runs may have used the same point ids, also sets the article to pending."""
+        """Checks the vectors of a run whose article another run has taken over. Returns True if the caller
+        must delete them, because the text has changed or the article is deleted. `post` is the article as the
+        run read it. If both runs may have used the same point ids, sets the article to pending."""
         columns = self._table.c
         this = columns.id == post.id
         async with self._database.transaction() as connection:

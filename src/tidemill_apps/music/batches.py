@@ -210,8 +210,8 @@ class SongReconciler:
         return await self._library.mark_failed(job.id, f"{why}{said}")
 
     async def _is_sending(self) -> bool:
-        """True if an enqueue job is active or a retry job runs. A waiting retry job has stored no job ids
-        yet."""
+        """True if an enqueue job is active or a retry job runs. A retry job that only waits does not count,
+        because it has stored no job ids yet."""
         own = (await self._app.inspect.find(Filter(queue=PIPELINE_QUEUE, states=LIVE_STATES), limit=10)).jobs
         running = (job.task for job in own if job.state is State.RUNNING)
         return self._retry_task in running or self._enqueue_task in (job.task for job in own)

@@ -174,9 +174,9 @@ class PostgresWakeups:
     # -- waking
 
     def announce(self, topics: Iterable[str], ended: Collection[str] = ()) -> None:
-        """Wakes, after a commit, the listeners of `topics` and of the jobs `ended`. For a queue only one
-        listener is woken. Other processes are woken by NOTIFY a little later. Behind a pooler there is no
-        NOTIFY, so they wait for their timeout."""
+        """Wakes the listeners of `topics`, and the listeners that wait for one of the jobs `ended`. Call it
+        after the commit. The topic of a queue wakes only one listener. NOTIFY wakes other processes a little
+        later. Behind a connection pooler there is no NOTIFY, so they wait until their timeout."""
         remote_topics = {topic for topic in topics if not self._wake_here(topic)}
         for topic in self._awaited_jobs() if ended else ():
             if topic.removeprefix(_JOB_PREFIX) in ended:
@@ -201,8 +201,8 @@ class PostgresWakeups:
         return False
 
     def _awaited_jobs(self) -> set[str]:
-        """Returns the topics of single jobs for which a listener of this process waits. Only listeners that
-        are not yet registered on the server are included."""
+        """Returns the topics of single jobs for which listeners of this process wait. Only listeners that are
+        not yet registered on the server are included."""
         topics = itertools.chain.from_iterable(listener.topics for listener in self._unknown_to_server())
         return {topic for topic in topics if topic.startswith(_JOB_PREFIX)}
 
@@ -234,7 +234,7 @@ class PostgresWakeups:
 
     async def _notify_now(self, topics: list[str], ended: list[str]) -> None:
         """Asks the server to notify the listeners of `topics` and of the jobs `ended`. Listeners of this
-        object that armed after the change are left out: they see the committed change anyway."""
+        object that began to wait after the commit are not notified, because they see the change anyway."""
         latest = self._latest
         await self.registered()
         known = (self._listen_connection.pid if self._listen_connection else 0, latest)

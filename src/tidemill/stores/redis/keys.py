@@ -146,8 +146,8 @@ def count(state: State, queue: str) -> str:
 
 
 def retrying(queue: str) -> str:
-    """Returns the field in the hash of job counts that counts a queue's scheduled jobs that have run
-    before."""
+    """Returns the name of the counter of jobs that wait for a retry in `queue`. It is a field in the hash of
+    job counts."""
     return f"retrying:{queue}"
 
 

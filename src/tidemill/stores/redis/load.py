@@ -27,8 +27,9 @@ CommandWords = tuple[CommandArgument, ...]
 
 
 class LoadRequest:
-    """One request for many rows. `requested` maps each query to the number of entries to load if the row is a
-    list; 0 means the default number. Rows that are fields of the same hash are read together."""
+    """One request for many rows. `requested` maps each query to a number. If the row is a list, the number
+    says how many entries to load; 0 means the default. Rows that are fields of the same hash are read
+    together."""
 
     def __init__(self, requested: Mapping[RowQuery, int]) -> None:
         self._requests: list[tuple[CommandWords, Sequence[RowQuery]]] = []
@@ -226,9 +227,9 @@ def _decode_list(query: RowQuery, answer: Sequence[bytes], boot: float) -> Loade
 
 
 def _all_counted(query: RowQuery, count: int) -> list[CommandWords]:
-    """Returns the check for a list of lanes or queues that an account blocks; empty for other lists. The
-    commit fails if the length of the list has changed since the load. Otherwise a lane that was blocked after
-    the load would stay blocked when the account gets free units."""
+    """Returns a check of the length of the list, if the list has the lanes or queues that an account blocks.
+    Returns no check for other lists. The commit fails if the length has changed since the load. Otherwise a
+    lane that was blocked meanwhile would stay blocked when the account gets free units."""
     match query:
         case queries.BlockedQueues(account):
             return [("fields", keys.blocked_queues(keys.account_name(account)), count)]

@@ -182,8 +182,8 @@ def _cancel_in_engine(records: Records, ids: Sequence[str]) -> int:
 
 
 async def _delete_unused_accounts(runner: RedisEngineRunner, limit: int, wall: float) -> None:
-    """Deletes the accounts of pool keys that were unused for 60 s, if nothing is reserved, used or closed in
-    them. The store treats a missing account as an idle one. Examines at most `limit` accounts."""
+    """Deletes accounts of pool keys that were not used for 60 s. An account with a reservation, used units or
+    a closure stays. A deleted account counts as idle. Examines at most `limit` accounts."""
     shard, since = runner.shard, f"({wall - pool_statistics.UNUSED_KEY_SECONDS!r}"
     unused = await shard.ask("ZRANGEBYSCORE", shard.key(keys.ACCOUNT_SEEN), "-inf", since, "LIMIT", 0, limit)
     for account in map(keys.parse_account_name, unused):

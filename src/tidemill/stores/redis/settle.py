@@ -71,9 +71,9 @@ async def _settle_by_script(
     request: ClaimRequest | None,
     draw: ClaimIdDraw,
 ) -> Any:
-    """Settles on the fast path. Returns an iterator with one letter per settlement, which stands for its
-    answer. Also returns the script's reply to the claim; None if it claimed nothing. `words` has the script's
-    arguments for each settlement, and `draw` gives the claim id."""
+    """Settles jobs on the fast path. `words` has the script's arguments for each settlement, and `draw` gives
+    the claim id. Returns an iterator over letters, one per settlement; each letter stands for an answer. Also
+    returns the script's reply to the claim, None if it claimed nothing."""
     if not words:  # the script knows none of them
         return iter(""), None
     claim_words = [] if request is None or request.ids is not None else claim.claim_arguments(request, draw)

@@ -59,8 +59,8 @@ def forget_step(transaction: SqliteTransaction, job: str, by: StepAttempt, step:
 def keep_step(
     transaction: SqliteTransaction, job: str, by: StepAttempt, step: StepKey, result: bytes, *, paid: bool
 ) -> tuple[WriteAnswer, bytes]:
-    """Stores a step's result, unless one is stored already (K5). Returns an answer and the stored result; if
-    the store refuses, `result` itself. `paid=True`: a claim that is no longer current may store too."""
+    """Stores a step's result and returns (answer, result). If a result was stored before, returns that one
+    (K5). `paid=True`: the result is stored even if the claim `by` is no longer current."""
     state = _job_fence(transaction, job)
     if state is None:
         return WriteAnswer.GONE, result

@@ -132,7 +132,8 @@ class SqliteClaim:
 
 
 def _by_call(jobs: list[ReadyRow], calls: dict[str, str]) -> dict[str, array[int]]:
-    """Returns the sequence numbers of the jobs of each call. The key is the id of the call's first job."""
+    """Groups the sequence numbers of `jobs` by call. The dict key is the id of the call's first job. Jobs
+    that are not in `calls` are left out."""
     found: dict[str, array[int]] = {}
     for job in jobs if calls else ():
         if job.id in calls:

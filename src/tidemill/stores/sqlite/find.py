@@ -260,9 +260,9 @@ def _indexes_for(job_filter: Filter, states: frozenset[State]) -> Iterator[str]:
 
 
 def _queue(job_filter: Filter, *, named: bool) -> list[str]:
-    """Returns the SQL condition on the queue, in a list. Without a queue in the filter, the list is empty, or
-    with `named=True` it has a condition that every queue meets. SQLite uses an index that begins with the
-    queue only if the statement has such a condition."""
+    """Returns the SQL condition on the queue, in a list. If the filter has no queue, the list is empty. With
+    `named=True` it then has a condition that is true for every queue, because SQLite uses an index that
+    begins with the queue only if the statement has a condition on it."""
     return [SQL.queue] if job_filter.queue is not None else [SQL.any_queue] if named else []
 
 

@@ -23,8 +23,8 @@ def keyed_pool(amount: float, per: Per = "hour", reserved_share: float = 0.0) ->
 
 
 async def report_allowance(driver: StoreDriver, amount: float) -> None:
-    """Reports to the store that the provider allows `amount` requests per hour of pool `s` for the key
-    "k"."""
+    """Tells the store which limit the provider reports for the key "k" of pool `s`: `amount` requests per
+    hour."""
     seen = Observation(pool="s", key="k", amounts={"requests per hour": amount})
     await driver.store.observe([seen])
 

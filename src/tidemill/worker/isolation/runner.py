@@ -209,8 +209,8 @@ class IsolatedRunner:
         """Lets one more child process run while a handler in a child process waits for another job.
         `lent=True`: the wait begins. `lent=False`: the wait has ended and the handler continues.
 
-        The handler continues at once, so for a while one process more than `limit` may run. The next job that
-        ends therefore does not let a waiting job start."""
+        The handler continues at once, so one process more than `limit` may run for a while. Therefore no new
+        job starts when the next job ends."""
         if lent:
             self._slots.release()
         else:
@@ -244,8 +244,8 @@ class IsolatedRunner:
         """Returns a process that has found the handler and opened the lifespan.
 
         After 3 failed starts in a row, a task with `isolate=True` gets a process without the lifespan, so
-        that its jobs need not wait. It tries the lifespan again when the delay after the last failure has
-        passed. For other tasks `CannotIsolate` is raised."""
+        that its jobs need not wait. When the delay after the last failure has passed, the lifespan is tried
+        again first. For other tasks `CannotIsolate` is raised."""
         wait = self._not_before - self._loop.time()
         if self._failures < MAX_START_FAILURES:
             if wait > 0:
