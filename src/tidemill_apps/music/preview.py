@@ -25,7 +25,7 @@ class StartPreview(Struct, frozen=True, kw_only=True, rename="camel"):
 
     - `songs`, `jobs`, `calls`: numbers of songs, jobs and provider calls.
     - `new`: songs that the sync would make pending.
-    - `ahead`: the number of ready jobs that are claimed before the new jobs.
+    - `ahead`: the number of ready jobs that use the same lane or pools and are at least as urgent.
     - `starts_at`: the start of the first job; None if there are no jobs or they can never start.
     - `ends_at`: the end of the last job; None if there are no jobs or they can never end.
     - `seconds`: seconds from now until `ends_at`, or None.

@@ -118,8 +118,8 @@ class PostgresWakeups:
         return self._listen_connection is not None and self._listen_connection.is_registering
 
     async def registered(self) -> None:
-        """Waits until all armed listeners are registered on the server, at most 1 s. A worker that claims
-        after that misses no wake-up for jobs that are inserted after its claim."""
+        """Waits until all armed listeners are registered on the server, at most 1 s. If a worker claims
+        afterwards, it gets a wake-up for every job that is inserted after its claim."""
         if self._listen_connection is not None:
             await self._listen_connection.registered(_NOTIFY_TIMEOUT_SECONDS)
 
@@ -190,9 +190,9 @@ class PostgresWakeups:
             self._notify_task = asyncio.get_running_loop().create_task(self._notify_pending())
 
     def _wake_here(self, topic: str) -> bool:
-        """Wakes listeners of `topic` that wait in this process and are not yet registered on the server. For
-        the topic of a queue only one listener is woken, and True is returned if there was one. For any other
-        topic all are woken, and False is returned."""
+        """Wakes listeners of `topic` that wait in this process and are not yet registered on the server. If
+        the topic is a queue, wakes only one listener and returns True; returns False if there is none. For
+        any other topic, wakes all these listeners and returns False."""
         for listener in self._unknown_to_server():
             if topic in listener.topics and not listener.is_woken:
                 listener.wake()

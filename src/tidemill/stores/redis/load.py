@@ -149,8 +149,8 @@ LoadedRows = Iterator[LoadedRow]
 
 
 def decode_reply(query: RowQuery, answer: Any, boot: float) -> LoadedRows:  # noqa: C901, PLR0912 - a line for each kind
-    """Yields (query, row, checks) for `query`, and for other rows that its reply contains. A check is a
-    condition of commit.lua: the row must be unchanged at the commit. `boot` is the current boot time."""
+    """Yields (query, row, checks) for `query`, and for other rows that its reply contains. Each check is an
+    argument of commit.lua, which compares the row again before it writes. `boot` is the current boot time."""
     match query:
         case queries.JobById(id_):
             yield _decode_job(id_, answer)
@@ -189,8 +189,8 @@ def decode_reply(query: RowQuery, answer: Any, boot: float) -> LoadedRows:  # no
 def _decode_list(query: RowQuery, answer: Sequence[bytes], boot: float) -> LoadedRow:
     """Returns (query, row, checks) for a reply that is a list. The commit fails if a check finds a change.
 
-    Some checks compare only the length of the list, to detect an added entry. A removed entry is detected by
-    the check of its own row, if that row was read. Some lists have no check."""
+    Some checks compare only the length of the list, to detect an added entry. If an entry was removed, the
+    check of that entry's own row detects it. Some lists have no check."""
     match query:
         case queries.OverdueJobs():
             members = sorted(map(split_member, answer))

@@ -154,8 +154,8 @@ class RedisProtocol(asyncio.Protocol):
             self.closed.set_result(None)
 
     def _check_progress(self) -> None:
-        """Ends the connection if a reply is late, or if nothing was sent or received for 2 s during a
-        request. A slow network still transfers bytes, so the 2 s do not end a long request there."""
+        """Ends the connection if a reply is late. Also ends it if nothing was sent or received for 2 s during
+        a request; a slow network still transfers some bytes in this time."""
         self._watch = None
         if not self._in_flight or self._transport is None:
             return

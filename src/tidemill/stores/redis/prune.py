@@ -34,7 +34,7 @@ async def prune_documents(runner: RedisEngineRunner, limit: int, wall: float) ->
     the flow; a flow with a live job stays (J83). Returns the number of deleted jobs and documents, at most
     `limit`.
 
-    A document that is no longer expired, or already gone, is skipped. `wall` is the current wall time."""
+    A document that was extended or deleted meanwhile is skipped. `wall` is the current wall time."""
     shard, deleted, held = runner.shard, 0, 0
     while deleted < limit:
         query = (shard.key(keys.DOCUMENT_EXPIRY), "-inf", wall, "LIMIT", held, MAX_JOBS_PER_PRUNE)
@@ -108,8 +108,8 @@ def _delete_document(records: Records, kind: DocumentKind, id_: str) -> int:
 
 
 def _is_expired_document(records: Records, kind: DocumentKind, id_: str) -> Document | None:
-    """Returns the document if it is still expired, else None. An advance may have changed the time until
-    which the document is kept, after the document was listed as expired."""
+    """Returns the document if it is still expired, else None. The document was listed as expired, but an
+    advance may have changed its expiry since then."""
     document = records.documents.get((kind, id_))
     is_expired = (
         document is not None and document.until is not None and document.until <= records.clock.wall()

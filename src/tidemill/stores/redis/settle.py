@@ -103,9 +103,9 @@ async def _settle_by_engine(runner: RedisEngineRunner, left: Sequence[Settlement
 
 
 def _whole_calls(items: Sequence[Settlement], count: int) -> int:
-    """Returns how many items to settle in one script: `count`, or more if a batch call would otherwise be
-    divided. Only the first job of a batch call has the usage of the call, so all its jobs are settled
-    together (P17)."""
+    """Returns how many items to settle in one script. This is `count`, or more if `count` would divide the
+    jobs of a batch call. These jobs are settled together, because only the first one has the usage of the
+    call (P17)."""
     while count < len(items) and items[count].charged is not None and items[count].spent is None:
         count += 1
     return count

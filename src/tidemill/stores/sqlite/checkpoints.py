@@ -30,8 +30,8 @@ class JobFence(msgspec.Struct, frozen=True):
 def begin_step(
     transaction: SqliteTransaction, job: str, by: StepAttempt, step: StepKey, on_unknown: OnUnknown
 ) -> StepStart:
-    """Records that a step with a paid call starts, or returns its stored result (K3). `by` names the claim
-    and its call. `on_unknown` says what to do if an earlier call of the step began and has no result."""
+    """Records that a step with a paid call starts, or returns its stored result (K3). `by` identifies the
+    call. `on_unknown` says what to do if an earlier call of the step began and has no result."""
     state = _job_fence(transaction, job)
     if state is None or not state.is_current(by):
         return core.STALE_START
@@ -43,7 +43,7 @@ def begin_step(
 
 
 def forget_step(transaction: SqliteTransaction, job: str, by: StepAttempt, step: StepKey) -> None:
-    """Deletes the record of a started step whose call was not paid for (K4). `by` names the claim and its
+    """Deletes the record of a started step, because its call was not paid for (K4). `by` identifies the
     call."""
     state = _job_fence(transaction, job)
     if state is None:

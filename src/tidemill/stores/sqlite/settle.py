@@ -95,9 +95,9 @@ def recount_units(transaction: SqliteTransaction, jobs: Iterable[Job]) -> None:
 
 
 def end_abandoned_units(transaction: SqliteTransaction, dead: Sequence[str]) -> None:
-    """Ends the reservations of jobs that were cancelled while they ran, and whose worker did not settle them
-    before the lease ended (P14). Their units count as used from now on. If the worker is in `dead`, the
-    function does not wait for the end of the lease."""
+    """Ends the reservations of jobs that were cancelled while they ran, if their lease has ended without a
+    settlement (P14). Their units count as used from now on. If the worker is in `dead`, the function does not
+    wait for the end of the lease."""
     _recount_units(
         transaction, _by_claim(transaction.execute(RESERVATIONS.abandoned, (transaction.boot, text_of(dead))))
     )
