@@ -63,8 +63,8 @@ class PendingReport(msgspec.Struct, eq=False):
         return bool(self.lines or self.unsent or self.progress is not None)
 
     def take(self) -> tuple[float | None, str | None] | None:
-        """Moves new log lines to `unsent` and returns the progress to send. The progress is a pair of
-        fraction and note, or None if it has not changed."""
+        """Moves new log lines to `unsent` and returns the progress to send: a pair of fraction and note, or
+        None if there is no new progress."""
         while self.lines:
             self.unsent.append(self.lines.popleft())
         self.sending = self.progress

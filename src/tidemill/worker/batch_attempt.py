@@ -150,8 +150,8 @@ class BatchAttempt(Attempt):
         """Ends the batch and sets the outcome of each member. `outcome` is used for members without an entry
         in `outcomes_by_job`.
 
-        A member whose claim was lost gets no outcome. There is one exception: a lead (first job) with a usage
-        record is released, because its settlement reports the units of the call (I6)."""
+        A member whose claim was lost gets no outcome, except the lead (the first job) if the batch used
+        pools. The lead is released, because its settlement reports the units of the call (I6)."""
         self.outcome = outcome
         self.members[0].usage = self.usage
         if self.usage is not None:

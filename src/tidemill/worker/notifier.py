@@ -269,7 +269,7 @@ class Notifier:
         self._work_pending.clear()
 
     async def _find_pools(self, webhooks: Sequence[StoredWebhook], now: float) -> dict[str, dict[str, Any]]:
-        """Creates deliveries for closed or opened pools. Returns the changed webhook fields to save."""
+        """Creates deliveries for closed or opened pools. Returns the fields to save, by webhook name."""
         from tidemill.notifications.webhook_finder import find_pool_changes
         from tidemill.notifications.webhook_records import WebhookEvent
 

@@ -178,8 +178,9 @@ class EmbeddingState:
         return [post.id for post in await self._posts.load_where(condition, limit)]
 
     async def mark_labelled(self, post: Post) -> bool:
-        """Records that the vectors carry the title and visibility of `post`. Returns False if these, or the
-        version that search uses, have changed; the caller must write them again."""
+        """Records that the vectors carry the title and visibility of `post`. Returns False if the title, the
+        visibility or the version that search uses has changed meanwhile. The caller must then write them
+        again."""
         columns = self._table.c
         same = and_(
             columns.id == post.id,

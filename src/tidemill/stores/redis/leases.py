@@ -57,8 +57,7 @@ def _has_report(held: HeldJob) -> bool:
 
 
 def _heartbeat_arguments(heartbeat: Heartbeat, seen: int) -> list[CommandArgument]:
-    """Returns the script's arguments for the next 1000 jobs of the heartbeat, at most. `seen` jobs are
-    done."""
+    """Returns the script's arguments for up to 1000 jobs of the heartbeat, skipping the first `seen` jobs."""
     known = WorkerJson(
         host=heartbeat.host, pid=heartbeat.pid, queues=heartbeat.queues, concurrency=heartbeat.concurrency
     )
