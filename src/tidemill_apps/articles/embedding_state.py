@@ -204,8 +204,8 @@ class EmbeddingState:
 
 def _version_to_embed(post: Post) -> int:
     """Returns the version number for the vectors of the article's text. A completed article keeps its
-    version. Otherwise the number must be higher than the version that search uses. The version in the row may
-    be too low, because another program may set a row to pending without a new version."""
+    version. Otherwise the number is higher than the version that search uses. The version in the row alone
+    may be too low, because another program may set a row to pending without a new version."""
     if post.rag_status == PostStatus.COMPLETED:
         return post.rag_version
     return max(post.rag_version, post.rag_current + 1)

@@ -193,8 +193,8 @@ class SongReconciler:
 
     async def retry_failed(self) -> tuple[int, int]:
         """Sets failed songs back to waiting, after an operator has retried their jobs. Returns two numbers:
-        songs whose job will run again, and songs whose job has ended or is missing. The latter wait for the
-        next start. Songs of a job that is still failed stay failed."""
+        songs whose job will run again, and songs whose job has ended or is missing. Songs of the second kind
+        wait for the next start. Songs of a job that is still failed stay failed."""
         jobs = await load_jobs(self._app, await self._library.load_failed_jobs())
         coming = await self._library.return_songs_to_jobs(
             [id_ for id_, job in jobs.items() if job.state in LIVE_STATES]

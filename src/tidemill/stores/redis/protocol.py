@@ -80,8 +80,8 @@ class RedisProtocol(asyncio.Protocol):
         """Done when the socket is closed."""
 
     def ask(self, packed: bytes, until: float) -> asyncio.Future[Any]:
-        """Sends a packed command and returns a future of its reply. `until` is the deadline in loop time. A
-        late reply ends the connection and fails all requests in flight."""
+        """Sends a packed command and returns a future of its reply. `until` is the deadline in loop time. If
+        the reply is late, the connection is closed, and all requests in flight fail."""
         answer: asyncio.Future[Any] = self._loop.create_future()
         if self.lost is not None or self._transport is None:
             answer.set_exception(self.lost or ConnectionLostError("it is not connected"))

@@ -278,8 +278,8 @@ def _copy_in_job(transaction: SqliteTransaction, copy: JobCopy) -> None:
 
 
 def _readable(job: Job) -> Job:
-    """Returns the job with the invalid UTF-8 bytes of payload and result replaced. SQLite's text columns
-    accept only valid UTF-8. The payload of a rejected arrival may be invalid."""
+    """Returns a copy of the job in which invalid UTF-8 bytes of payload and result are replaced, because
+    SQLite's text columns accept only valid UTF-8. The payload of a rejected arrival may be invalid."""
     result = None if job.result is None else job.result.decode(errors="replace").encode()
     return replace(job, payload=job.payload.decode(errors="replace").encode(), result=result)
 

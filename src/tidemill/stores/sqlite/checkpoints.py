@@ -85,8 +85,8 @@ def get_result(transaction: SqliteTransaction, job: str, step: StepKey) -> bytes
 
 
 def forget_begun_steps(transaction: SqliteTransaction, seq: int) -> None:
-    """Deletes the checkpoints of a job that have no result, for an operator's retry (K2). `seq` is the
-    sequence number of the job."""
+    """Deletes those checkpoints of a job that have no result, because an operator retries the job (K2). `seq`
+    is the sequence number of the job."""
     transaction.execute(SQL.delete_without_result, (seq,))
 
 

@@ -66,8 +66,8 @@ def _claim_of(held: HeldJob) -> tuple[str, int, int]:
 def _running_jobs(
     transaction: SqliteTransaction, heartbeat: Heartbeat
 ) -> dict[tuple[str, int, int], HeartbeatJob]:
-    """Returns the jobs of the heartbeat that are running. A dict key is the (job id, fence, claim id) of the
-    current claim. The value has the job's sequence number, generation and attempts."""
+    """Returns those jobs of the heartbeat that are still running. A dict key is the (job id, fence, claim id)
+    of the current claim. The value has the job's sequence number, generation and attempts."""
     if not heartbeat.held:
         return {}
     ids = apsw.carray(tuple(held.job for held in heartbeat.held))

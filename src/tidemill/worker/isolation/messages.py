@@ -92,7 +92,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run request"):
 
 class ReserveReply(msgspec.Struct, frozen=True, tag="reserve reply"):
     """The answer to `ReserveRequest`. `wait` is None if the units were reserved, otherwise the seconds to
-    wait. `problem` says why the store could not be asked, None if it was."""
+    wait. `problem` is None, or says why the store could not be asked."""
 
     wait: float | None = None
     problem: str | None = None
