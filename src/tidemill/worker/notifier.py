@@ -120,8 +120,8 @@ class Notifier:
         return add_flow_deliveries(self._webhook_list, before, advance)
 
     async def find(self) -> bool:
-        """Creates deliveries for finished jobs and pool changes that have none. Only the leader runs it.
-        Returns False, because no work is left over."""
+        """Creates deliveries for finished jobs and pool changes that have no delivery yet. Only the leader
+        runs it. Returns False, because no work is left over."""
         webhooks = self._webhook_list  # webhooks added meanwhile were not searched for
         if not webhooks:
             return False

@@ -214,7 +214,7 @@ class PostgresWakeups:
 
     def unregistered(self) -> list[PostgresListener]:
         """Returns the armed listeners of this store object that have no row in the server's table `listeners`
-        yet. Behind a pooler no listener ever has a row, so all are returned."""
+        yet. Behind a connection pooler no listener ever has a row, so all are returned."""
         connection, armed = self._listen_connection, list(self._armed.items())
         if self.is_pooled or connection is None:
             return [listener for _, listener in armed]

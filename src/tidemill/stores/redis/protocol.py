@@ -99,8 +99,8 @@ class RedisProtocol(asyncio.Protocol):
         await asyncio.shield(self.closed)
 
     async def finish(self) -> None:
-        """Waits until no request is in flight. This cannot take forever, because late replies end the
-        connection.
+        """Waits until no request is in flight. This cannot take forever, because the connection is closed if
+        a reply is late.
 
         A caller that got its reply may send another request in the next iteration of the loop. So the method
         returns only after two idle iterations in a row."""

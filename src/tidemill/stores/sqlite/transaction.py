@@ -94,8 +94,8 @@ class SqliteTransaction:
         return self.queue(queue).in_force(self.now)
 
     def queue_changed(self, name: str) -> None:
-        """Forgets the loaded row of a queue, after it has changed in the database. The row is read again at
-        its next use, and lanes that were blocked by a concurrency limit are opened."""
+        """Forgets the loaded row of a queue, after it has changed in the database. The next use reads the row
+        again. Also opens the lanes that a concurrency limit has blocked."""
         self._queues.pop(name, None)
         self.connection.execute(SQL.reopen_lanes, (name,))
 

@@ -149,8 +149,8 @@ class RunReply(msgspec.Struct, frozen=True, tag="run reply"):
 
 
 class BatchRunReply(msgspec.Struct, frozen=True, tag="batch run reply"):
-    """The result of a batch. `items` has one element per job. If the handler raised, it is one `BatchOutcome`
-    for the whole batch."""
+    """The result of a batch. `items` has one element per job. If the handler raised, `items` is instead one
+    `BatchOutcome` for the whole batch."""
 
     items: list[BatchItem] | BatchOutcome
 
