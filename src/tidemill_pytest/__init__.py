@@ -40,9 +40,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
     """Replaces each marked async test by a sync function that runs it in virtual time.
 
-    The code after `yield` runs before that of other plugins, so they see a sync test. It inspects only the
-    items that pytest collected. Other names in a module may be proxies, and reading an attribute of a proxy
-    may raise an error."""
+    The code after `yield` runs before the same code of other plugins, so they see a sync test. It inspects
+    only the items that pytest collected. Other names in a module may be proxies, and reading an attribute of
+    a proxy may raise an error."""
     made = yield
     for item in made if isinstance(made, list) else [made]:
         if isinstance(item, pytest.Function) and (mark := item.get_closest_marker(_MARKER)):

@@ -71,7 +71,7 @@ class _KitRunner(JobAssertions):
         return self._finished_since(before, check=check)
 
     async def _drain(self) -> None:
-        """Runs one worker after another, each until it is idle, until no queue with ready jobs is left.
+        """Runs workers one after the other until no queue has ready jobs. Each worker runs until it is idle.
 
         A worker serves the queues that have jobs when it starts. If its handlers enqueue jobs to other
         queues, the next worker serves these too. One worker also runs if no job is ready but a flow or

@@ -272,7 +272,7 @@ class VirtualLoop(SocketlessEventLoop):
             )
 
     def _interleave_processes(self) -> list[_VirtualHandle | _VirtualTimer]:
-        """Returns the ready callbacks: processes mixed at random, each process in its own order."""
+        """Returns the ready callbacks in a random order, but those of one process in their own order."""
         ready, self._queue = self._queue, deque()
         lines: dict[VirtualProcess | None, deque[_VirtualHandle | _VirtualTimer]] = {}
         for handle in ready:

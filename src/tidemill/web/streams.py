@@ -178,8 +178,8 @@ class ViewerStream:
 
 
 def _log_stream_failure(error: Exception) -> None:
-    """Logs the error that ended a stream. A Tidemill error is logged in one line, because a lost store ends
-    every stream. Any other error is logged with its traceback."""
+    """Logs the error that ended a stream. A Tidemill error gets one line without a traceback, because an
+    unreachable store ends all streams at once. Any other error is logged with its traceback."""
     known = isinstance(error, TidemillError)
     logging.getLogger("tidemill").error("a stream failed: %s", error, exc_info=None if known else error)
 

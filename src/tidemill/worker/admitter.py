@@ -63,8 +63,8 @@ class Admitter:
         may wait.
 
         After a full page the next call continues behind its last arrival; otherwise the next call starts at
-        the beginning. So arrivals that are left for other workers do not block later arrivals. Only one call
-        runs at a time. So when a call returns, the counter `admitted` includes all earlier calls."""
+        the beginning. So arrivals that are left for other workers do not block later arrivals. Calls run one
+        after the other, so the counter `admitted` includes all earlier calls when a call returns."""
         async with self._lock:
             return await self._admit_page()
 

@@ -63,8 +63,8 @@ class PendingReport(msgspec.Struct, eq=False):
         return bool(self.lines or self.unsent or self.progress is not None)
 
     def take(self) -> tuple[float | None, str | None] | None:
-        """Moves new log lines to `unsent` and returns the progress to send. The progress is a pair of
-        fraction and note, or None if it has not changed."""
+        """Moves new log lines to `unsent` and returns the progress to send: a pair of fraction and note, or
+        None if there is no new progress."""
         while self.lines:
             self.unsent.append(self.lines.popleft())
         self.sending = self.progress
@@ -81,23 +81,21 @@ class Attempt(msgspec.Struct, eq=False):
 
     - `notify` wakes the heartbeat after a new report. `boot` returns the boot-clock time, with which log
       lines are dated.
-    - `begun` is True once the asyncio task of the attempt runs. If a task is cancelled before that, its
-      code never runs, so the code cannot free the slot.
-    - `leased_until` is the boot-clock time until which the lease certainly lasts. `expired` is True if
-      the attempt was not started because its lease had ended.
+    - `begun` is True once the asyncio task of the attempt runs. If a task is cancelled before that, its code
+      never runs, so the code cannot free the slot.
+    - `leased_until` is the boot-clock time until which the lease certainly lasts. `expired` is True if the
+      attempt was not started because its lease had ended.
     - `stop` is the reason why the worker cancelled the attempt, None if it did not.
-    - `outcome` is set once. From then on the attempt has ended for the store, even if its code still
-      runs.
-    - `charged` is an outcome that costs an attempt. The store uses it instead of `outcome` if the pool
-      has already excused as many overloads of the provider as it may (its overload budget).
-    - `committed` is the outcome that `ctx.transaction()` wrote. It takes precedence over any later
-      outcome.
+    - `outcome` is set once. From then on the attempt has ended for the store, even if its code still runs.
+    - `charged` is a second outcome, which costs an attempt. A pool excuses only some overloads of its
+      provider. After that the store uses `charged` instead of `outcome`.
+    - `committed` is the outcome that `ctx.transaction()` wrote. It takes precedence over any later outcome.
     - `thread_running` is True while the handler's thread continues after the outcome. A thread cannot be
       killed, so the attempt keeps its slot until the thread ends.
     - `report` holds progress and log lines that were not sent yet.
     - `usage` is None while the attempt uses no pools. `checkpoint_store` is None while it has no steps.
-    - `batch` is the batch attempt to which this attempt belongs. The batch attempt runs and is cancelled
-      as a whole."""
+    - `batch` is the batch attempt to which this attempt belongs. The batch attempt runs and is cancelled as a
+      whole."""
 
     is_batch: ClassVar[bool] = False
 

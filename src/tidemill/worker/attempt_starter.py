@@ -48,8 +48,8 @@ class AttemptStarter:
         self._reported_tasks: set[str] = set()
 
     def accept(self, claims: ClaimResult, sent: float, sent_boot: float) -> None:
-        """Makes attempts of the jobs that a claim returned. Starts as many as slots are free, and buffers the
-        others.
+        """Makes attempts of the jobs that a claim returned. Passes them to the executor, which starts as many
+        as slots are free and keeps the others.
 
         `sent` is the earliest event-loop time at which the store may have reserved the units. `sent_boot` is
         the boot-clock time when the request was sent; the leases started after that."""

@@ -50,13 +50,13 @@ def _make_batch(members: Sequence[Attempt], sent: float) -> BatchAttempt:
 
 
 def _make_missing_lead(first: Attempt, sent: float) -> Attempt:
-    """Returns an attempt that stands in for the lead, the first job of a batch, if the claim did not return
-    the lead. `first` is the first attempt that the claim returned. `sent` is the earliest event-loop time at
-    which the store may have reserved the units.
+    """Returns an attempt for the lead, the first job of a batch, if the claim did not return the lead.
+    `first` is the first attempt that the claim returned. `sent` is the earliest event-loop time at which the
+    store may have reserved the units.
 
     The units of a batch are reserved under the id of its lead. If the lead is cancelled before a claim is
-    repeated, the repeated claim returns only the other jobs. The new attempt has the lead's id and a lost
-    claim: it reports the units, and the handler does not get its item."""
+    repeated, the repeated claim returns only the other jobs. The new attempt is marked as lost, so the
+    handler does not get its item. It only reports the used units."""
     job = msgspec.structs.replace(first.job, id=first.job.call)
     lead = Attempt(job, first.definition, first.notify, first.boot, first.environment, stop=CancelReason.LOST)
     if job.needs:
@@ -150,8 +150,8 @@ class BatchAttempt(Attempt):
         """Ends the batch and sets the outcome of each member. `outcome` is used for members without an entry
         in `outcomes_by_job`.
 
-        A member whose claim was lost gets no outcome. There is one exception: a lead (first job) with a usage
-        record is released, because its settlement reports the units of the call (I6)."""
+        A member whose claim was lost gets no outcome, except the lead (the first job) if the batch used
+        pools. The lead is released, because its settlement reports the units of the call (I6)."""
         self.outcome = outcome
         self.members[0].usage = self.usage
         if self.usage is not None:

@@ -164,9 +164,9 @@ MAX_REMEMBERED_BATCHES = 1000
 
 
 class SplitHistory:
-    """Counts how many items of an original batch were in parts that succeeded, and how many in parts that
-    failed. A part is a smaller batch that was made by splitting a failed batch. Parts of similar size are
-    counted together: 3 and 4 items, 5 to 8, 9 to 16, and so on."""
+    """Counts how many items of a batch were in parts that succeeded, and how many in parts that failed. A
+    part is a smaller batch that was made by splitting a failed batch. Parts of similar size are counted
+    together: 3 and 4 items, 5 to 8, 9 to 16, and so on."""
 
     def __init__(self) -> None:
         self._calls: Counter[int] = Counter()
@@ -196,10 +196,9 @@ class SplitHistory:
 class BatchSplitter:
     """Splits failed batches into parts (smaller batches) and gives each part a unique name.
 
-    The name of a part is `original/split.number`. `original` is the name of the batch before the first split,
-    `split` the name of the batch that was split now, and `number` the number of the part. The name of a batch
-    contains the claim id of its first job and a counter. Claim ids are unique to a worker, so no two parts
-    have the same name."""
+    The name of a part is `original/split.number`. `original` names the batch before its first split, `split`
+    names this split, and `number` counts the parts of this split. The name of a split consists of the claim
+    id of the first job and a counter."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[str, SplitHistory] = OrderedDict()
@@ -217,7 +216,7 @@ class BatchSplitter:
         The batch is split if it has more than one job, `verdict.error` is set, and `rule` (the task's
         `on_error`) is not "fail". Each job then gets the outcome `SmallerBatch`, which names the part in
         which the job runs again. Otherwise the outcomes of `verdict` apply. After a crash the batch is split
-        even with "fail", so that no job loses attempts by the crash of another job (I8)."""
+        even with "fail", so that a job does not lose attempts because another job crashed (I8)."""
         size = len(jobs)
         if verdict.error is None or size == 1:
             return verdict.outcomes

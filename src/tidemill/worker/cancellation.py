@@ -214,9 +214,8 @@ class AttemptStopper:
             attempt.deadline = math.inf
 
     def _overdue(self, attempt: Attempt) -> None:
-        """Handles an attempt whose deadline has passed. The first time, it cancels the attempt and moves the
-        deadline by CLEANUP_SECONDS. If the code still runs at the second deadline, the attempt is settled as
-        timed out."""
+        """Handles an attempt whose deadline has passed. The first time, it cancels the attempt and extends
+        the deadline by CLEANUP_SECONDS. If the code still runs then, the attempt is settled as timed out."""
         if attempt.stop is None and attempt.outcome is None:
             attempt.deadline += CLEANUP_SECONDS
             self.stop(attempt, CancelReason.TIMEOUT)

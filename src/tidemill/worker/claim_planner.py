@@ -42,8 +42,8 @@ class ClaimAhead:
         self._mean = mean if self._mean is None else self._mean + _SMOOTHING_FACTOR * (mean - self._mean)
 
     def stalled(self) -> None:
-        """Resets the mean run time, because jobs that were claimed ahead did not start soon. No jobs are
-        claimed ahead until a new mean is known."""
+        """Forgets the mean run time, because jobs that were claimed before slots were free did not start
+        soon. Until a new mean is known, the worker claims only as many jobs as slots are free."""
         self._mean = None
 
     @property
@@ -62,8 +62,8 @@ class ClaimPlanner:
     """Builds the claim requests of a worker.
 
     To claim ahead means to claim jobs before slots are free for them. A worker claims ahead only if none of
-    its queues has a concurrency limit and none of their tasks uses pools. Otherwise a job that waits in this
-    worker would occupy a limit, or units, that a job on another worker could use."""
+    its queues has a concurrency limit and none of their tasks uses pools. Otherwise a job that waits here for
+    a slot would use a limit, or units of a pool, which a job on another worker needs."""
 
     def __init__(
         self,
@@ -115,8 +115,8 @@ class ClaimPlanner:
         return len(queues)
 
     def note_pools(self) -> None:
-        """Stops claiming ahead for the rest of this worker's life, because it has claimed a job that uses
-        pools."""
+        """Records that this worker has claimed a job that uses pools. From now on the worker claims no jobs
+        before slots are free for them."""
         self._limited = self._has_met_pools = True
 
     def serve(self, queue: str) -> None:
@@ -126,8 +126,9 @@ class ClaimPlanner:
             self.queues = (*self.queues, queue)
 
     async def watch_settings(self, store: Store) -> None:
-        """Reads the queue settings every 10 seconds, and stops claiming ahead while a queue is limited. Runs
-        until cancelled. The store enforces a new limit at once, even before this worker has noticed it."""
+        """Reads the queue settings every 10 seconds, until cancelled. While a queue has a concurrency limit,
+        the worker claims no jobs before slots are free. The store enforces a new limit at once in any
+        case."""
         while True:
             try:
                 infos = await store.queues()

@@ -75,7 +75,7 @@ class IdleWait:
 
 
 STALL_SECONDS = 0.25
-"""Jobs claimed ahead are released when none of them started for this long."""
+"""Jobs that wait in the worker for a slot are released when none of them started for this long."""
 
 MIN_SEPARATE_OUTCOMES = 64
 """Outcomes that are worth a separate settle request."""
@@ -197,9 +197,9 @@ class Dispatcher:
         """Removes the ended attempts from the outbox and returns them. The caller settles them in its next
         request.
 
-        Returns an empty list while a separate settle request runs. `apart=True` allows this method to start
-        such a request. It does so for 64 or more outcomes if the worker claims ahead, so that the next claim
-        need not wait for this settlement."""
+        `apart=True` allows this method to settle 64 or more outcomes in a separate request, so that the next
+        claim need not wait for them. It does so only if the worker claims jobs before slots are free. Returns
+        an empty list while a separate request runs."""
         if self._settling is not None:
             return []
         batch = self._outbox.take()
@@ -250,12 +250,12 @@ class Dispatcher:
             self._stall = self._loop.call_at(due, self._check_stall, self._slots.buffered[0], due)
 
     def _check_stall(self, first: object, due: float) -> None:
-        """Releases the jobs that were claimed ahead if none of them has started since this check was planned.
-        The worker had expected short jobs, but the running jobs are long.
+        """Releases the jobs that wait in this worker for a slot, if none of them has started since this check
+        was planned. The worker had expected short jobs, but the running jobs are long.
 
         `first` was the first waiting attempt when this check was planned; `due` is the planned event-loop
-        time of the check. If the check runs later than `due`, the event loop was blocked. Nothing is then
-        released, because the delay says nothing about the jobs."""
+        time of the check. If the check runs much later than `due`, the event loop was blocked. Nothing is
+        then released, because the delay says nothing about the jobs."""
         self._stall = None
         late = self._loop.time() - due > STALL_SECONDS / 2
         if self._slots.buffered and self._slots.buffered[0] is first and not late:

@@ -30,9 +30,9 @@ class Drain:
     """The orderly stop of a worker. `begin` lets running jobs finish within `grace` seconds; `force` ends
     this grace time at once.
 
-    After the grace time the remaining handlers are cancelled and their jobs are released. `gave_up` is set if
-    outcomes still cannot be settled some time later, so that the worker stops even if the store does not
-    answer."""
+    After the grace time the remaining handlers are cancelled and their jobs are released. If the store still
+    does not accept the outcomes some time later, `gave_up` is set, and the worker stops without settling
+    them."""
 
     def __init__(
         self,

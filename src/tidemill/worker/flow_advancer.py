@@ -120,8 +120,8 @@ class FlowAdvancer:
 
     async def _run_pass(self, ids: Sequence[str] | None) -> bool:
         """Advances the flows `ids`, or flows from the worklist if `ids` is None. Returns True if more flows
-        wait. Only one call runs at a time. So when a call returns, the counter `advanced` includes all
-        earlier calls."""
+        wait. Calls run one after the other, so the counter `advanced` includes all earlier calls when a call
+        returns."""
         from tidemill.flows.advance import emit_flow_ended
         from tidemill.flows.advance_pass import MAX_FLOWS_PER_PASS, AdvancePass, UnconfirmedAdvances
 

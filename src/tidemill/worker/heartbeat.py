@@ -43,9 +43,9 @@ class WorkerIdentity(msgspec.Struct, frozen=True, kw_only=True):
 class HeartbeatSender:
     """Sends the heartbeats of a worker and handles the store's answers.
 
-    If the store answers that a claim is lost, the executor cancels the attempt. If an attempt has ended and
-    its last report is sent, the outbox gets the attempt. Executor and outbox belong to the worker's event
-    loop, so `to_worker` calls their methods on that loop."""
+    If the store answers that a claim is lost, the executor cancels the attempt. After the last report of an
+    ended attempt is sent, the attempt is put into the outbox. Executor and outbox belong to the worker's
+    event loop, so `to_worker` calls their methods on that loop."""
 
     def __init__(
         self,
@@ -204,8 +204,9 @@ class HeartbeatSender:
 
 
 def _latest_end(attempt: Attempt) -> float:
-    """Returns the event-loop time after which the attempt's lease is no longer renewed: CLEANUP_SECONDS after
-    its timeout. If the attempt has timed out, its deadline was already moved by these seconds."""
+    """Returns the event-loop time after which the heartbeat no longer renews the attempt's lease. This is
+    CLEANUP_SECONDS after its timeout. If the attempt has timed out, its deadline already includes these
+    seconds."""
     return attempt.deadline if attempt.stop is CancelReason.TIMEOUT else attempt.deadline + CLEANUP_SECONDS
 
 

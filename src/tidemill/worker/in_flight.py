@@ -25,8 +25,8 @@ class InFlight:
         self.received = 0
 
     def under_way(self) -> Iterable[Attempt]:
-        """Returns the attempts that can be cancelled. For a job of a batch this is the batch attempt, which
-        appears once per job of the batch."""
+        """Returns the attempts that can be cancelled. Jobs of a batch are cancelled together, so for each of
+        them the batch attempt is returned; it appears several times."""
         return (attempt.batch or attempt for attempt in self.held.values())
 
     def knows(self, job: ClaimedJob) -> bool:
@@ -43,7 +43,7 @@ class InFlight:
 
 class Slots:
     """The slots of a worker. `concurrency` is their number, `running` how many are in use. `buffered` holds
-    attempts that were claimed ahead and wait for a slot."""
+    attempts of jobs that were claimed before a slot was free; they wait for a slot."""
 
     def __init__(self, concurrency: int) -> None:
         self.concurrency = concurrency

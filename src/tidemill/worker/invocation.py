@@ -52,8 +52,8 @@ async def fill_flow_inputs(attempt: Attempt) -> None:
 
 
 def is_missing_needs(attempt: Attempt) -> bool:
-    """True for a flow job whose task uses pools, but which has no needs (the units to reserve). This happens
-    when an operator retries a job that could not be built."""
+    """True for a flow job whose task uses pools, but which has no needs (the units to reserve). Such a job
+    could not be built, so it was stored as failed, and an operator has retried it."""
     job, task = attempt.job, attempt.definition
     return job.flow is not None and not job.needs and task is not None and bool(task.pools)
 

@@ -120,8 +120,8 @@ class Notifier:
         return add_flow_deliveries(self._webhook_list, before, advance)
 
     async def find(self) -> bool:
-        """Creates deliveries for finished jobs and pool changes that have none. Only the leader runs it.
-        Returns False, because no work is left over."""
+        """Creates deliveries for finished jobs and pool changes that have no delivery yet. Only the leader
+        runs it. Returns False, because no work is left over."""
         webhooks = self._webhook_list  # webhooks added meanwhile were not searched for
         if not webhooks:
             return False
@@ -269,7 +269,7 @@ class Notifier:
         self._work_pending.clear()
 
     async def _find_pools(self, webhooks: Sequence[StoredWebhook], now: float) -> dict[str, dict[str, Any]]:
-        """Creates deliveries for closed or opened pools. Returns the changed webhook fields to save."""
+        """Creates deliveries for closed or opened pools. Returns the fields to save, by webhook name."""
         from tidemill.notifications.webhook_finder import find_pool_changes
         from tidemill.notifications.webhook_records import WebhookEvent
 

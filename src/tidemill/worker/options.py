@@ -39,8 +39,8 @@ class WorkerOptions:
     until_idle: stop when no job is ready or running. Jobs that are scheduled for later stay in the store.
     heartbeat_thread: renew leases from a separate thread, even while the event loop is blocked. Only tests
         under virtual time set it to False.
-    isolation: run `isolate=True` tasks, and jobs with a recorded crash, in child processes. Only tests under
-        virtual time set it to False."""
+    isolation: run `isolate=True` tasks, and jobs that were running when their process died, in child
+        processes. Only tests under virtual time set it to False."""
 
     queues: Mapping[str, int] = field(default_factory=lambda: {"default": 1})
     strict: bool = False

@@ -105,7 +105,7 @@ class DeadlockSearch:
 
     async def _pending(self, job: Job, seen: set[str]) -> list[Job]:
         """Returns the jobs that have not started and for which `job` waits, directly or through other running
-        jobs. The list is empty if the running jobs wait for one another in a cycle.
+        jobs. An empty list means that the running jobs wait for one another in a cycle.
 
         `seen` has the ids of the jobs that the search has visited. Raises `NoDeadlock` if one of the jobs may
         still end by itself."""
@@ -205,8 +205,8 @@ class SlotLender:
                 _show_wait(attempt, None)
 
     def attempt_ended(self, attempt: Attempt) -> None:
-        """Counts the attempt's slot as used again, because the attempt resumes or has ended. For a short time
-        more slots may be in use than `concurrency` allows."""
+        """Takes the lent slot back, because the attempt resumes or has ended. The job that used the slot
+        continues, so for a short time more jobs than `concurrency` may run."""
         if self.open.pop(attempt, None) is not None:
             self._noted.pop(attempt, None)
             self._slots.running += 1

@@ -78,8 +78,8 @@ class Supervisor:
         return {worker: process.pid for worker, process in self._processes_by_worker.items()}
 
     async def run(self) -> None:
-        """Runs until every worker has drained after `stop`, or has ended because it was idle
-        (`until_idle=True`)."""
+        """Runs until all workers have ended. A worker ends when it has drained after `stop`, or when it was
+        idle and `until_idle` is True."""
         refuse_worker_in_child()
         async with asyncio.TaskGroup() as group:
             for _ in range(self._processes):

@@ -72,8 +72,8 @@ class UsageReports:
         )
 
     def knows(self, seen: Observation) -> bool:
-        """True if an HTTP client hook saw the same refusal as the refusal in `seen`. This refusal was
-        reported to the pool, or will be."""
+        """True if an HTTP client hook has already seen the refusal in `seen`. This object has then reported
+        the refusal to the pool, or will report it."""
         return self.was_reported(seen) or _is_same_refusal(
             self._pending_refusals.get(seen.account_key), seen.refusal
         )

@@ -30,8 +30,8 @@ def estimate_tokens(text: str) -> list[TokenSpan]:
 
 
 def load_tokenizer(path: str) -> TokenizerFunction:
-    """Returns a function that splits a text into tokens, read from the file `path` (a tokenizer.json). If
-    `path` is empty, the function estimates the tokens."""
+    """Returns a function that splits a text into tokens. The file `path` (a tokenizer.json) defines the
+    tokens. If `path` is empty, the function estimates them."""
     return partial(_count_tokens, _read_tokenizer(path)) if path else estimate_tokens
 
 

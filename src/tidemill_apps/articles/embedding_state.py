@@ -115,9 +115,9 @@ class EmbeddingState:
         await connection.execute(completed, keys)
 
     async def check_overwritten(self, post: Post) -> bool:
-        """Returns True if the vectors of a run must be deleted, after another run took over its article: the
-        text has changed or the article was deleted. `post` is the article as the earlier run read it. If both
-        runs may have used the same point ids, also sets the article to pending."""
+        """Checks the vectors of a run whose article another run has taken over. Returns True if the caller
+        must delete them, because the text has changed or the article is deleted. `post` is the article as the
+        run read it. If both runs may have used the same point ids, sets the article to pending."""
         columns = self._table.c
         this = columns.id == post.id
         async with self._database.transaction() as connection:
@@ -178,8 +178,9 @@ class EmbeddingState:
         return [post.id for post in await self._posts.load_where(condition, limit)]
 
     async def mark_labelled(self, post: Post) -> bool:
-        """Records that the vectors carry the title and visibility of `post`. Returns False if these, or the
-        version that search uses, have changed; the caller must write them again."""
+        """Records that the vectors carry the title and visibility of `post`. Returns False if the title, the
+        visibility or the version that search uses has changed meanwhile. The caller must then write them
+        again."""
         columns = self._table.c
         same = and_(
             columns.id == post.id,
@@ -203,8 +204,8 @@ class EmbeddingState:
 
 def _version_to_embed(post: Post) -> int:
     """Returns the version number for the vectors of the article's text. A completed article keeps its
-    version. Otherwise the number must be higher than the version that search uses. The version in the row may
-    be too low, because another program may set a row to pending without a new version."""
+    version. Otherwise the number is higher than the version that search uses. The version in the row alone
+    may be too low, because another program may set a row to pending without a new version."""
     if post.rag_status == PostStatus.COMPLETED:
         return post.rag_version
     return max(post.rag_version, post.rag_current + 1)

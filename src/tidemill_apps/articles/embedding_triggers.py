@@ -189,8 +189,9 @@ class EmbeddingTriggers:
             ) from error
 
     async def _waiting_in_full_queue(self, ids: Collection[int]) -> dict[int, Job]:
-        """Returns a mapping from article id to waiting job, for the articles `ids` that need no new job. If
-        the queue has space for all `ids`, the mapping is empty, because all of them can get new jobs."""
+        """Returns a mapping from article id to waiting job, if the queue has no space for new jobs of all
+        `ids`. The caller can use these jobs instead of new ones. If the queue has space, the mapping is
+        empty."""
         room = await self._articles.requests.room()
         if room is None or len(ids) <= room:
             return {}

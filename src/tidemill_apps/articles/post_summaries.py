@@ -46,8 +46,8 @@ class PostSummaries:
         return await self._load_numbers(query.order_by(self._columns.id).limit(limit))
 
     async def find_retry_error(self, words: str) -> str | None:
-        """Returns an error that contains `words`, from an article that is processing after a failed attempt.
-        Returns None if there is no such article."""
+        """Returns a stored error that contains `words`, of an article that is being retried. Returns None if
+        there is no such article."""
         columns = self._columns
         condition = (
             columns.rag_status == PostStatus.PROCESSING,

@@ -52,9 +52,9 @@ class MiniLM:
         return vectors, tokens
 
     def _batches(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[list[int]]]]:
-        """Yields groups of texts with similar lengths. The model takes as long for each text of a group as
-        for the longest. Each group is a pair of lists: the positions of its texts in `texts`, and their token
-        ids."""
+        """Yields groups of texts with similar lengths, because the model needs as much time for every text of
+        a group as for its longest text. Each group is a pair of lists: the positions of its texts in `texts`,
+        and their token ids."""
         ids = [encoded.ids for encoded in self._tokenizer.encode_batch(list(texts))]
         by_length = sorted(range(len(ids)), key=lambda place: len(ids[place]))
         for start in range(0, len(by_length), TEXTS_PER_RUN):

@@ -33,8 +33,8 @@ async def count_jobs(app: Tidemill, queue: str, states: Collection[State]) -> in
 
 
 class ProviderCallBlock(Struct, frozen=True):
-    """The reason why no provider calls are made. `until` is the wall time at which it ends, or None if it
-    ends only when an operator acts."""
+    """The reason why no provider calls are made. `until` is the wall time at which calls continue. It is None
+    if they continue only after an operator acts."""
 
     reason: str
     until: float | None

@@ -54,8 +54,8 @@ class MusicDemoResult:
     - `preview`: the prediction of the dry run.
     - `first`, `seconds`: provider calls and duration of the first run.
     - `closed`: seconds for which the pool was closed.
-    - `like`: the number of songs that the search for songs similar to a given song found.
-    - `found_by_text`: the number of songs that the search by a text found."""
+    - `like`: how many songs were found that are similar to a given song.
+    - `found_by_text`: how many songs were found by a text."""
 
     request_log: RequestLog
     minimum: int

@@ -105,7 +105,7 @@ class BatchEnqueuer:
         return found
 
     async def count_jobs(self, songs: Mapping[str, int]) -> dict[str, int]:
-        """Returns the number of jobs per queue that these numbers of songs need. `songs` maps queue names to
+        """Returns, per queue name, how many jobs are needed for the songs. `songs` maps queue names to
         numbers of songs."""
         size = (await self._settings.read()).live.queue_batch_size
         return {queue: -(-number // size) for queue, number in songs.items()}
@@ -167,9 +167,9 @@ class SongReconciler:
         """Corrects songs whose job has ended or is missing, and returns their number. Songs of a failed job
         are marked as failed. Songs of other ended jobs, and of missing jobs, wait again.
 
-        A job id is stored with the songs before that job is enqueued. So songs of missing jobs do not change
-        while a job that enqueues songs is active. The jobs are read after the songs, so a job that was
-        enqueued in between is found."""
+        The id of a job is stored with its songs before the job is enqueued. While a job that enqueues songs
+        is active, a missing job may still be enqueued, so its songs do not change. The jobs are read after
+        the songs, so a job that was enqueued in between is found."""
         held = await self._library.load_songs_by_job()
         sending = await self._is_sending()
         jobs = await load_jobs(self._app, [job for job in held if job is not None])
@@ -193,8 +193,8 @@ class SongReconciler:
 
     async def retry_failed(self) -> tuple[int, int]:
         """Sets failed songs back to waiting, after an operator has retried their jobs. Returns two numbers:
-        songs whose job will run again, and songs whose job has ended or is missing. The latter wait for the
-        next start. Songs of a job that is still failed stay failed."""
+        songs whose job will run again, and songs whose job has ended or is missing. Songs of the second kind
+        wait for the next start. Songs of a job that is still failed stay failed."""
         jobs = await load_jobs(self._app, await self._library.load_failed_jobs())
         coming = await self._library.return_songs_to_jobs(
             [id_ for id_, job in jobs.items() if job.state in LIVE_STATES]
@@ -210,8 +210,8 @@ class SongReconciler:
         return await self._library.mark_failed(job.id, f"{why}{said}")
 
     async def _is_sending(self) -> bool:
-        """True if an enqueue job is active or a retry job runs. A waiting retry job has stored no job ids
-        yet."""
+        """True if an enqueue job is active or a retry job runs. A retry job that only waits does not count,
+        because it has stored no job ids yet."""
         own = (await self._app.inspect.find(Filter(queue=PIPELINE_QUEUE, states=LIVE_STATES), limit=10)).jobs
         running = (job.task for job in own if job.state is State.RUNNING)
         return self._retry_task in running or self._enqueue_task in (job.task for job in own)

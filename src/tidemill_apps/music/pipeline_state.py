@@ -32,7 +32,8 @@ class PipelineState(Struct, frozen=True, kw_only=True):
     - `counts`: the number of jobs in the work queues by job state.
     - `paused`: why an operator has paused the work; None without a pause.
     - `breaker`: why the breaker stops the work; None if it does not.
-    - `retries_left_out`: True if a job waits that will retry songs missing in an answer of the model.
+    - `retries_left_out`: True if a waiting job will retry the songs that were missing in an answer of the
+      model.
     - `paused_queues`: the paused work queues, including queues without jobs."""
 
     stage: PipelineStage

@@ -25,7 +25,7 @@ class StartPreview(Struct, frozen=True, kw_only=True, rename="camel"):
 
     - `songs`, `jobs`, `calls`: numbers of songs, jobs and provider calls.
     - `new`: songs that the sync would make pending.
-    - `ahead`: ready jobs of the same lane or pools with the same or a more urgent priority.
+    - `ahead`: the number of ready jobs that use the same lane or pools and are at least as urgent.
     - `starts_at`: the start of the first job; None if there are no jobs or they can never start.
     - `ends_at`: the end of the last job; None if there are no jobs or they can never end.
     - `seconds`: seconds from now until `ends_at`, or None.
@@ -99,8 +99,8 @@ class PreviewPlanner:
         return round(cost, 6)
 
     async def _plan(self, requests: list[JobRequest[Any]], calls: int) -> Plan:
-        """Returns the plan of the jobs. A plan counts only the call that a claim reserves, but a job may make
-        two calls. So a second plan is made with one job per call, and the later of the two ends is used."""
+        """Returns the plan of the jobs. A normal plan assumes one call per job, but a job may make two calls.
+        So the method also makes a plan with one job per call, and uses the later end of both plans."""
         jobs = await self._planned(requests)
         call = self._one_call.using(priority=DEFAULT_PRIORITY).job("")
         bare = await self._planned([call] * (calls + await self._full_jobs_waiting()))

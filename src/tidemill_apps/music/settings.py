@@ -39,8 +39,8 @@ class CallSettings(EnvironmentSettings, frozen=True, kw_only=True):
     - `zone`: the time zone in which the provider's day ends.
     - `breaker_seconds`: how long a refusal without details closes the pool.
     - `jitter`: how late after its claim a call may reach the provider.
-    - `midnight_seconds`: no calls are made this long before and after midnight, because the
-      provider's clock may differ."""
+    - `midnight_seconds`: the pause of calls before midnight, and again after it, because the provider's clock
+      may differ."""
 
     per_minute: PositiveInt = 5
     per_day: NonNegativeInt = 250

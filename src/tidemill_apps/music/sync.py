@@ -30,9 +30,9 @@ class HiddenCounts(NamedTuple):
 async def hide_missing(library: Library, listed: AbstractSet[str], *, confirmed: bool) -> HiddenCounts:
     """Hides stored songs that are not in `listed`, the ids of all songs that the music server lists.
 
-    If all songs are missing, or more than 10 and more than a fifth, none is hidden, and only their number is
-    stored. `confirmed=True`: an operator has confirmed that the songs were removed, and they are hidden in
-    any case."""
+    If suspiciously many songs are missing, none is hidden, and only their number is stored. This means all
+    songs, or more than 10 songs that are also more than a fifth of all. With `confirmed=True` an operator has
+    confirmed that the songs were removed, and they are hidden in any case."""
     known = await _load_listed_songs(library)
     missing = sorted(known.keys() - listed)
     if not confirmed and is_suspicious(len(missing), len(known)):
@@ -165,7 +165,7 @@ async def preview_sync(source: SongSource, library: Library, *, confirmed: bool 
 
 
 async def _load_source_version(source: SongSource) -> str:
-    """Returns a text that changes when the source changes: its last change and its URL. Empty if the source
-    does not say when it last changed."""
+    """Returns a text that differs whenever the source has changed: the time of its last change and its URL.
+    Empty if the source does not know this time."""
     modified = await source.last_modified()
     return f"{modified} {source.url}" if modified else ""

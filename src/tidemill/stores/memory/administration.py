@@ -28,8 +28,8 @@ def copy_jobs(records: Records, after: int, limit: int) -> list[JobCopy]:
 
 
 def copy_ids(records: Records) -> IdPage:
-    """Returns all ids of enqueue requests that the store remembers, such as the ids of deleted jobs (U6).
-    They are all in one page."""
+    """Returns the ids of enqueue requests whose job was deleted or never created, all in one page (U6). The
+    store remembers them for an hour."""
     known = ((request, records.find_known_id(request)) for request in records.memory)
     return IdPage(
         tuple(

@@ -118,8 +118,8 @@ class PostgresWakeups:
         return self._listen_connection is not None and self._listen_connection.is_registering
 
     async def registered(self) -> None:
-        """Waits until all armed listeners are registered on the server, at most 1 s. A worker that claims
-        after that misses no wake-up for jobs that are inserted after its claim."""
+        """Waits until all armed listeners are registered on the server, at most 1 s. If a worker claims
+        afterwards, it gets a wake-up for every job that is inserted after its claim."""
         if self._listen_connection is not None:
             await self._listen_connection.registered(_NOTIFY_TIMEOUT_SECONDS)
 
@@ -174,9 +174,9 @@ class PostgresWakeups:
     # -- waking
 
     def announce(self, topics: Iterable[str], ended: Collection[str] = ()) -> None:
-        """Wakes, after a commit, the listeners of `topics` and of the jobs `ended`. For a queue only one
-        listener is woken. Other processes are woken by NOTIFY a little later. Behind a pooler there is no
-        NOTIFY, so they wait for their timeout."""
+        """Wakes the listeners of `topics`, and the listeners that wait for one of the jobs `ended`. Call it
+        after the commit. The topic of a queue wakes only one listener. NOTIFY wakes other processes a little
+        later. Behind a connection pooler there is no NOTIFY, so they wait until their timeout."""
         remote_topics = {topic for topic in topics if not self._wake_here(topic)}
         for topic in self._awaited_jobs() if ended else ():
             if topic.removeprefix(_JOB_PREFIX) in ended:
@@ -190,9 +190,9 @@ class PostgresWakeups:
             self._notify_task = asyncio.get_running_loop().create_task(self._notify_pending())
 
     def _wake_here(self, topic: str) -> bool:
-        """Wakes listeners of `topic` that wait in this process and are not yet registered on the server. For
-        the topic of a queue only one listener is woken, and True is returned if there was one. For any other
-        topic all are woken, and False is returned."""
+        """Wakes listeners of `topic` that wait in this process and are not yet registered on the server. If
+        the topic is a queue, wakes only one listener and returns True; returns False if there is none. For
+        any other topic, wakes all these listeners and returns False."""
         for listener in self._unknown_to_server():
             if topic in listener.topics and not listener.is_woken:
                 listener.wake()
@@ -201,8 +201,8 @@ class PostgresWakeups:
         return False
 
     def _awaited_jobs(self) -> set[str]:
-        """Returns the topics of single jobs for which a listener of this process waits. Only listeners that
-        are not yet registered on the server are included."""
+        """Returns the topics of single jobs for which listeners of this process wait. Only listeners that are
+        not yet registered on the server are included."""
         topics = itertools.chain.from_iterable(listener.topics for listener in self._unknown_to_server())
         return {topic for topic in topics if topic.startswith(_JOB_PREFIX)}
 
@@ -214,7 +214,7 @@ class PostgresWakeups:
 
     def unregistered(self) -> list[PostgresListener]:
         """Returns the armed listeners of this store object that have no row in the server's table `listeners`
-        yet. Behind a pooler no listener ever has a row, so all are returned."""
+        yet. Behind a connection pooler no listener ever has a row, so all are returned."""
         connection, armed = self._listen_connection, list(self._armed.items())
         if self.is_pooled or connection is None:
             return [listener for _, listener in armed]
@@ -234,7 +234,7 @@ class PostgresWakeups:
 
     async def _notify_now(self, topics: list[str], ended: list[str]) -> None:
         """Asks the server to notify the listeners of `topics` and of the jobs `ended`. Listeners of this
-        object that armed after the change are left out: they see the committed change anyway."""
+        object that began to wait after the commit are not notified, because they see the change anyway."""
         latest = self._latest
         await self.registered()
         known = (self._listen_connection.pid if self._listen_connection else 0, latest)

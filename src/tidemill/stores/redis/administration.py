@@ -162,8 +162,8 @@ async def describe(handle: RedisHandle) -> StoreFacts:
 
 
 def refuse_backup(handle: RedisHandle, target: Path) -> ConfigurationError:
-    """Returns the error with which the store refuses a backup, because Redis makes its own copies. The
-    message names the command that you run instead (U3). `target` is the wanted file."""
+    """Returns the error for a request to write a backup to the file `target`. The store makes no backups,
+    because Redis has its own. The message names the Redis command to use (U3)."""
     node = handle.shard.connector.node
     where = "" if node is None else f" -s {node.path}" if node.path else f" -h {node.host} -p {node.port}"
     return ConfigurationError(
@@ -199,8 +199,8 @@ async def copy_jobs(shard: Shard, after: int, limit: int) -> list[JobCopy]:
 
 
 async def copy_ids(shard: Shard, cursor: str) -> IdPage:
-    """Returns one page of the ids that the store remembers although they have no job, such as the ids of
-    deleted jobs (U6). `cursor` is the cursor of the Redis command HSCAN; empty for the first page."""
+    """Returns one page of the ids of enqueue requests whose job was deleted or never created (U6). The store
+    remembers them for an hour. `cursor` is the cursor of HSCAN; empty for the first page."""
     wall, boot = await shard.read_clock()
     after, found = await shard.ask(b"HSCAN", shard.key(keys.KNOWN_IDS), cursor or "0", b"COUNT", IDS_PER_PAGE)
     known = {

@@ -28,9 +28,9 @@ async def claim(
     draw: ClaimIdDraw | None = None,
     began: float | None = None,
 ) -> ClaimResult:
-    """Claims jobs on the fast path; if the script cannot, in the engine. `draw` makes the claim id; None
-    means a new ClaimIdDraw. `began` is the time at which the caller asked, by this process's clock; None
-    means now."""
+    """Claims jobs with one script (the fast path). If the script cannot claim them, the engine does. `draw`
+    makes the claim id; None means a new ClaimIdDraw. `began` is the time at which the caller asked, by this
+    process's clock; None means now."""
     began = runner.shard.time() if began is None else began
     if request.ids is None:
         draw = draw or ClaimIdDraw(runner.entropy)

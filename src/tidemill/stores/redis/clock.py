@@ -57,8 +57,8 @@ class RedisServerClock:
         return f"kept {self._skew() if self._skew else 0} {boot + age:.6f} {age * MAX_DRIFT_RATIO:.6f}"
 
     def argument_without_boot(self) -> str:
-        """Returns the clock argument for scripts that use no leases or windows, and for the handshake. It
-        does not contain the boot time that the client expects."""
+        """Returns the clock argument (see this module) without the boot time that the client expects. It is
+        for the handshake, and for scripts that use no leases or windows."""
         return f"kept {self._skew() if self._skew else 0} - 0"
 
     @property

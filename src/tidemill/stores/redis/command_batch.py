@@ -27,8 +27,8 @@ class CommandBatch:
     """Collects the writes of one transaction as Redis commands. Writes of the same kind to the same Redis key
     become one command.
 
-    Commands that remove index entries come before commands that add them. Otherwise an entry that a changed
-    job keeps would be removed at the end."""
+    When a job changes, all its old index entries are removed and its new ones are added. An entry may be in
+    both lists, so the commands that remove entries come first."""
 
     def __init__(self) -> None:
         self._removed: dict[tuple[str, str], list[CommandArgument]] = defaultdict(list)

@@ -41,9 +41,9 @@ def merge_checks(checks: Iterable[CommandWords]) -> list[CommandWords]:
 
 
 def head_checks(changes: Changes, rows: Rows) -> Iterator[CommandWords]:
-    """Yields a check for each lane that is saved as blocked: the commit fails if the lane has a new first
-    job. The pools denied the old first job. A more urgent job that arrived after the load must not be blocked
-    by this denial."""
+    """Yields a check for each lane that the changes mark as blocked. The lane is blocked because a pool
+    denied its first job. The check makes the commit fail if the lane has another first job by now, because
+    that job may need fewer units."""
     for (queue, lane), row in changes.lanes.items():
         before = rows.get(queries.LaneByName(queue, lane))
         if row is not None and row.block is not None and before is not None and before.jobs.first:
@@ -210,6 +210,6 @@ def _write_history(writes: CommandBatch, changes: Changes) -> None:
 
 
 def _index_minute(writes: CommandBatch, key: str, minute: float, what: str) -> None:
-    """Adds a counter of one minute to an index, so that pruning finds old minutes. `key` is the Redis key of
-    the history, and `what` is the name of the counter."""
+    """Adds one counter of one minute to the index by which `prune` finds old minutes. `key` is the Redis key
+    of the history, and `what` is the name of the counter."""
     writes.add(keys.HISTORY_MINUTES, minute, f"{key} {minute:.0f}:{what}")

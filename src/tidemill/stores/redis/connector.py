@@ -148,8 +148,8 @@ class RedisConnector:
         """Returns the open connection, or opens one before the deadline `until`. Concurrent callers wait for
         the same attempt. Wrong settings raise ConfigurationError.
 
-        If the deadline ends an attempt, the error of the attempt before it is raised, because that error says
-        more."""
+        If the deadline interrupts an attempt, the method raises the error of an earlier attempt, because it
+        says more than a timeout."""
         last_error: FailureReason | None = None
         async with self._factory.connect_lock():
             while self.connection is None or self.connection.lost is not None:
@@ -200,9 +200,8 @@ class RedisConnector:
         await self._factory.pause(pause)
 
     def error(self, reason: FailureReason) -> Exception:
-        """Returns the error that the caller of a store method gets for `reason`. A ConfigurationError
-        becomes StoreUnavailable: callers try again after StoreUnavailable, and the settings may be
-        correct by then."""
+        """Returns the error that the caller of a store method gets for `reason`. A ConfigurationError becomes
+        StoreUnavailable, after which callers try again. The settings may be correct by then."""
         if isinstance(reason, ConnectionLostError):
             remedy = "" if self.server else "; check host and port in the URL, and that Redis runs there"
             return StoreUnavailable(f"{self._address}: the server cannot be reached: {reason}{remedy}")

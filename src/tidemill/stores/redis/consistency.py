@@ -216,8 +216,8 @@ def _by_account(reserved: Sequence[bytes]) -> ReservationsByAccount:
 
 
 def _uncounted(pool: str, held: ReservationsByAccount, counted: Sequence[bytes]) -> Iterator[str]:
-    """Yields a sentence for each account of `pool` whose stored counter of open reservations (`counted`) is
-    wrong. `held` are the reservations themselves. Pruning deletes only accounts with a counter of 0."""
+    """Yields a sentence for each account of `pool` whose stored number of open reservations is wrong.
+    `counted` has the stored numbers, and `held` has the reservations themselves."""
     says = {
         keys.parse_account_name(at): int(count) for at, count in zip(counted[::2], counted[1::2], strict=True)
     }

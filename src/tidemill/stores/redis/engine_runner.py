@@ -83,9 +83,7 @@ class RedisRowSource:
         await self._shard.pause(TURN_POLL_SECONDS * (0.5 + _JITTER.chance()))
 
     async def take_seqs(self, count: int) -> list[int]:
-        """Returns `count` new sequence numbers for jobs. Numbers that stay unused do no harm. Searches read
-        jobs by pages of a hundred consecutive numbers, so the script also adds the pages of the new numbers
-        to the list of pages."""
+        """Returns `count` new sequence numbers for jobs. A number that stays unused does no harm."""
         last = int(await self._shard.run(TAKE_SEQS, count, repeatable=True))
         return list(range(last - count + 1, last + 1))
 
@@ -152,8 +150,9 @@ class RedisEngineRunner:
         return answer
 
     async def run_timed(self, plan: ReadSet, verb: Callable[[Records], T]) -> tuple[T, float]:
-        """Runs the engine function `verb` until its changes are committed. `plan` names the rows to load.
-        Returns its answer, and the local time at which the successful try sent its first load."""
+        """Runs the engine function `verb`, again if necessary, until its changes are committed. `plan` names
+        the rows to load. Returns the result of `verb`, and the time at which the successful try began to load
+        rows."""
         run, tries = _RedisEngineRun(self, verb), 0
         while True:
             try:

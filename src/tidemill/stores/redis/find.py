@@ -46,8 +46,8 @@ def filter_arguments(job_filter: Filter) -> list[CommandArgument]:
 
 def _time_arguments(job_filter: Filter) -> list[CommandArgument]:
     """Returns the filter's time range as script arguments: the field ("created" or "due"), the start and the
-    end. All three are empty without a range, and for a range of finish times. The finish time has no fixed
-    place in a record, so a script cannot read it cheaply."""
+    end. All three are empty if the filter has no time range. They are also empty for a range of finish times,
+    because a script cannot read the finish time cheaply."""
     since, until = ("" if at is None else repr(float(at)) for at in (job_filter.since, job_filter.until))
     if job_filter.time == "finished" or not (since or until):
         return ["", "", ""]
@@ -55,8 +55,8 @@ def _time_arguments(job_filter: Filter) -> list[CommandArgument]:
 
 
 def _required_texts(job_filter: Filter) -> list[str]:
-    """Returns texts that every matching record contains: the task, the key and the tag. A record stores the
-    key as the beginning of the lane's name."""
+    """Returns texts that the record of every matching job contains: the task, the key and the tag. A record
+    contains the key as the beginning of the lane's name."""
     found = [] if job_filter.task is None else [job_filter.task]
     if job_filter.key:
         found.append(f'"lane":"{as_json_text(job_filter.key)}')
@@ -78,12 +78,13 @@ MAX_COLLECTED_JOBS = 20_000
 async def collect_small_result(
     shard: Shard, job_filter: Filter, behind: int | None, *, bounded: bool
 ) -> list[bytes] | None:
-    """Returns the index entries of all jobs in the filter's states, if they are few. Returns None if it is
-    better to scan all jobs. `behind` is the cursor of the page. `bounded=True`: the search has a scan limit.
+    """Returns the index entries of all jobs in the filter's states if they are few. Returns None if they are
+    many; the caller then scans all jobs. `behind` is the cursor of the page. `bounded=True`: the search has a
+    scan limit.
 
     A job that ends during the search must not be missed. The index of the live state is therefore read before
-    those of the final states. With two live states a job could change from one to the other, so the result is
-    None."""
+    the indexes of the final states. If the filter has two live states, a job could change from one to the
+    other unseen, so the result is None."""
     states = frozenset(State if job_filter.states is None else job_filter.states)
     by_end = job_filter.time == "finished" and (job_filter.since is not None or job_filter.until is not None)
     states &= FINAL if by_end else states
@@ -255,9 +256,9 @@ async def iter_jobs(
     behind: int | None = None,
     enough: int = JOBS_PER_REQUEST,
 ) -> AsyncGenerator[Job]:
-    """Yields the jobs that match `job_filter`, in order of their sequence number. `behind` is the number of
-    the last job already read; None starts at the first. `enough` is how many jobs the caller probably reads.
-    It sets the size of requests and does not limit the result."""
+    """Yields the jobs that match `job_filter`, in order of their sequence number. `behind` is the sequence
+    number of the last job already read; None starts at the first job. `enough` is how many jobs the caller
+    probably reads. It sets the size of requests and does not limit the result."""
     search = RedisJobSearch(check_filter(job_filter), newest_first, behind, enough, scan_limit=None)
     async with aclosing(_iter_chunks(shard, search)) as chunks:
         async for chunk in chunks:
@@ -297,9 +298,9 @@ async def _chunks_by_id(shard: Shard, ids: Sequence[str], search: RedisJobSearch
 async def _chunks_by_member(
     shard: Shard, members: Sequence[bytes], search: RedisJobSearch
 ) -> AsyncGenerator[JobChunk]:
-    """Reads the jobs of the index entries `members` and yields the matching jobs in chunks. Entries are
-    sorted by the sequence number at their beginning. If the filter needs fields of the record, few jobs may
-    match, so a request examines up to 900 jobs instead of 200."""
+    """Reads the jobs of the index entries `members` and yields the matching jobs in chunks, in order of their
+    sequence numbers. One request examines up to 200 jobs. It examines up to 900 if the script has to read
+    records, because few jobs may match then."""
     entries = sorted(members, reverse=search.newest_first)
     if search.behind is not None:
         entries = [member for member in entries if search.is_behind(int.from_bytes(member[:6]))]

@@ -218,8 +218,8 @@ def decode_job(id_: str, record: bytes, lease: float | None = None) -> Job:
 
 
 def decode_claimed_job(id_: str, record: bytes, fence: int, claim: int) -> ClaimedJob:
-    """Returns a job that a script has just claimed, from its stored record. For a job on the fast path the
-    result is the same as that of `core.transitions.claimed_job`."""
+    """Returns a job that a script has just claimed, from its stored record. `fence` and `claim` are the fence
+    and the claim id of the new claim. `core.transitions.claimed_job` is the same rule in the engine."""
     _, flags, _, _, priority, created, due, attempts, crashes, generation, at = HEAD.unpack_from(record)
     queue = record[HEAD.size : HEAD.size + at].decode()
     at += HEAD.size + 8 * (flags & EXPIRES) + 8 * (flags & HOLDS > 0)

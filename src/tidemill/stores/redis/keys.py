@@ -105,8 +105,8 @@ def flow_jobs(flow: str) -> str:
 
 
 def flow_job_states(flow: str) -> str:
-    """Returns the Redis key of the hash with the state letters of a flow's ended jobs. Reading this hash is
-    cheaper than reading the records, which can be large."""
+    """Returns the Redis key of a hash that maps the ended jobs of a flow to their states (one letter each).
+    Reading this hash is cheaper than reading the records, which can be large."""
     return f"flow_job_states:{flow}"
 
 
@@ -146,8 +146,8 @@ def count(state: State, queue: str) -> str:
 
 
 def retrying(queue: str) -> str:
-    """Returns the field in the hash of job counts that counts a queue's scheduled jobs that have run
-    before."""
+    """Returns the name of the counter of jobs that wait for a retry in `queue`. It is a field in the hash of
+    job counts."""
     return f"retrying:{queue}"
 
 
@@ -200,8 +200,8 @@ def parse_account_name(text: bytes) -> AccountKey:
 
 
 def token(fence: int, claim_id: int) -> bytes:
-    """Returns fence and claim id as 14 bytes, as they are in a job's record. Every write of a claimed job
-    compares these bytes."""
+    """Returns fence and claim id as 14 bytes, as in a job's record. Every write of a claimed job compares
+    these bytes with the record, so that a lost claim cannot write."""
     return fence.to_bytes(6) + claim_id.to_bytes(8)
 
 

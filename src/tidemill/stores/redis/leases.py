@@ -57,7 +57,7 @@ def _has_report(held: HeldJob) -> bool:
 
 
 def _heartbeat_arguments(heartbeat: Heartbeat, seen: int) -> list[CommandArgument]:
-    """Returns the script's arguments for up to 1000 jobs of the heartbeat, after the first `seen` jobs."""
+    """Returns the script's arguments for up to 1000 jobs of the heartbeat, skipping the first `seen` jobs."""
     known = WorkerJson(
         host=heartbeat.host, pid=heartbeat.pid, queues=heartbeat.queues, concurrency=heartbeat.concurrency
     )
@@ -126,8 +126,8 @@ async def end_previous_boot(runner: RedisEngineRunner) -> None:
 
 
 def _reload_accounts(accounts: list[AccountKey], records: Records) -> None:
-    """Loads the accounts and saves them again. Loading removes the values that a restart of the machine has
-    made invalid."""
+    """Loads the accounts and saves them again. This removes values that became invalid by a restart of the
+    machine, because loading drops them."""
     for account in accounts:
         if known := records.pool_ledger.load(account):
             records.pool_ledger.save(account, known[1])

@@ -27,8 +27,9 @@ CommandWords = tuple[CommandArgument, ...]
 
 
 class LoadRequest:
-    """One request for many rows. `requested` maps each query to the number of entries to load if the row is a
-    list; 0 means the default number. Rows that are fields of the same hash are read together."""
+    """One request for many rows. `requested` maps each query to a number. If the row is a list, the number
+    says how many entries to load; 0 means the default. Rows that are fields of the same hash are read
+    together."""
 
     def __init__(self, requested: Mapping[RowQuery, int]) -> None:
         self._requests: list[tuple[CommandWords, Sequence[RowQuery]]] = []
@@ -148,8 +149,8 @@ LoadedRows = Iterator[LoadedRow]
 
 
 def decode_reply(query: RowQuery, answer: Any, boot: float) -> LoadedRows:  # noqa: C901, PLR0912 - a line for each kind
-    """Yields (query, row, checks) for `query`, and for other rows that its reply contains. A check is a
-    condition of commit.lua: the row must be unchanged at the commit. `boot` is the current boot time."""
+    """Yields (query, row, checks) for `query`, and for other rows that its reply contains. Each check is an
+    argument of commit.lua, which compares the row again before it writes. `boot` is the current boot time."""
     match query:
         case queries.JobById(id_):
             yield _decode_job(id_, answer)
@@ -188,8 +189,8 @@ def decode_reply(query: RowQuery, answer: Any, boot: float) -> LoadedRows:  # no
 def _decode_list(query: RowQuery, answer: Sequence[bytes], boot: float) -> LoadedRow:
     """Returns (query, row, checks) for a reply that is a list. The commit fails if a check finds a change.
 
-    Some checks compare only the length of the list, to detect an added entry. A removed entry is detected by
-    the check of its own row, if that row was read. Some lists have no check."""
+    Some checks compare only the length of the list, to detect an added entry. If an entry was removed, the
+    check of that entry's own row detects it. Some lists have no check."""
     match query:
         case queries.OverdueJobs():
             members = sorted(map(split_member, answer))
@@ -226,9 +227,9 @@ def _decode_list(query: RowQuery, answer: Sequence[bytes], boot: float) -> Loade
 
 
 def _all_counted(query: RowQuery, count: int) -> list[CommandWords]:
-    """Returns the check for a list of lanes or queues that an account blocks; empty for other lists. The
-    commit fails if the length of the list has changed since the load. Otherwise a lane that was blocked after
-    the load would stay blocked when the account gets free units."""
+    """Returns a check of the length of the list, if the list has the lanes or queues that an account blocks.
+    Returns no check for other lists. The commit fails if the length has changed since the load. Otherwise a
+    lane that was blocked meanwhile would stay blocked when the account gets free units."""
     match query:
         case queries.BlockedQueues(account):
             return [("fields", keys.blocked_queues(keys.account_name(account)), count)]

@@ -31,8 +31,8 @@ _ACCOUNT = msgspec.json.Decoder(Account)
 
 
 class PoolSnapshot(PoolLedger):
-    """A ledger with some accounts of a pool as they were read, and the number of open reservations of
-    each."""
+    """A ledger that holds some accounts of a pool as they were read. It also has the number of open
+    reservations of each account."""
 
     def __init__(self, clock: FrozenClock, pools: dict[str, PoolRecord]) -> None:
         super().__init__(clock, lambda _: None)

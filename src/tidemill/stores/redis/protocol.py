@@ -80,8 +80,8 @@ class RedisProtocol(asyncio.Protocol):
         """Done when the socket is closed."""
 
     def ask(self, packed: bytes, until: float) -> asyncio.Future[Any]:
-        """Sends a packed command and returns a future of its reply. `until` is the deadline in loop time. A
-        late reply ends the connection and fails all requests in flight."""
+        """Sends a packed command and returns a future of its reply. `until` is the deadline in loop time. If
+        the reply is late, the connection is closed, and all requests in flight fail."""
         answer: asyncio.Future[Any] = self._loop.create_future()
         if self.lost is not None or self._transport is None:
             answer.set_exception(self.lost or ConnectionLostError("it is not connected"))
@@ -99,8 +99,8 @@ class RedisProtocol(asyncio.Protocol):
         await asyncio.shield(self.closed)
 
     async def finish(self) -> None:
-        """Waits until no request is in flight. This cannot take forever, because late replies end the
-        connection.
+        """Waits until no request is in flight. This cannot take forever, because the connection is closed if
+        a reply is late.
 
         A caller that got its reply may send another request in the next iteration of the loop. So the method
         returns only after two idle iterations in a row."""
@@ -154,8 +154,8 @@ class RedisProtocol(asyncio.Protocol):
             self.closed.set_result(None)
 
     def _check_progress(self) -> None:
-        """Ends the connection if a reply is late, or if nothing was sent or received for 2 s during a
-        request. A slow network still transfers bytes, so the 2 s do not end a long request there."""
+        """Ends the connection if a reply is late. Also ends it if nothing was sent or received for 2 s during
+        a request; a slow network still transfers some bytes in this time."""
         self._watch = None
         if not self._in_flight or self._transport is None:
             return

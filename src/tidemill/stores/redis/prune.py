@@ -34,7 +34,7 @@ async def prune_documents(runner: RedisEngineRunner, limit: int, wall: float) ->
     the flow; a flow with a live job stays (J83). Returns the number of deleted jobs and documents, at most
     `limit`.
 
-    A document that is no longer expired, or already gone, is skipped. `wall` is the current wall time."""
+    A document that was extended or deleted meanwhile is skipped. `wall` is the current wall time."""
     shard, deleted, held = runner.shard, 0, 0
     while deleted < limit:
         query = (shard.key(keys.DOCUMENT_EXPIRY), "-inf", wall, "LIMIT", held, MAX_JOBS_PER_PRUNE)
@@ -108,8 +108,8 @@ def _delete_document(records: Records, kind: DocumentKind, id_: str) -> int:
 
 
 def _is_expired_document(records: Records, kind: DocumentKind, id_: str) -> Document | None:
-    """Returns the document if it is still expired, else None. An advance may have changed the time until
-    which the document is kept, after the document was listed as expired."""
+    """Returns the document if it is still expired, else None. The document was listed as expired, but an
+    advance may have changed its expiry since then."""
     document = records.documents.get((kind, id_))
     is_expired = (
         document is not None and document.until is not None and document.until <= records.clock.wall()
@@ -182,8 +182,8 @@ def _cancel_in_engine(records: Records, ids: Sequence[str]) -> int:
 
 
 async def _delete_unused_accounts(runner: RedisEngineRunner, limit: int, wall: float) -> None:
-    """Deletes the accounts of pool keys that were unused for 60 s, if nothing is reserved, used or closed in
-    them. The store treats a missing account as an idle one. Examines at most `limit` accounts."""
+    """Deletes accounts of pool keys that were not used for 60 s. An account with a reservation, used units or
+    a closure stays. A deleted account counts as idle. Examines at most `limit` accounts."""
     shard, since = runner.shard, f"({wall - pool_statistics.UNUSED_KEY_SECONDS!r}"
     unused = await shard.ask("ZRANGEBYSCORE", shard.key(keys.ACCOUNT_SEEN), "-inf", since, "LIMIT", 0, limit)
     for account in map(keys.parse_account_name, unused):

@@ -101,8 +101,8 @@ async def demand(shard: Shard) -> list[Demand]:
 
 
 def _demand(queue: str, rank: PriorityCount, jobs: Mapping[str, Job]) -> Demand | None:
-    """Returns how many ready jobs of one priority the lane has, and what they need on average. `rank` has
-    their number and the ids of the first few. Returns None if none of these few jobs exists any more."""
+    """Returns the number and the average needs of a lane's ready jobs of one priority. `rank` has their
+    number and the ids of the first few. Returns None if none of these few jobs exists any more."""
     sample = [jobs[id_] for id_ in rank.ids if id_ in jobs]
     if not sample:
         return None

@@ -71,9 +71,9 @@ async def _settle_by_script(
     request: ClaimRequest | None,
     draw: ClaimIdDraw,
 ) -> Any:
-    """Settles on the fast path. Returns an iterator with one letter per settlement, which stands for its
-    answer. Also returns the script's reply to the claim; None if it claimed nothing. `words` has the script's
-    arguments for each settlement, and `draw` gives the claim id."""
+    """Settles jobs on the fast path. `words` has the script's arguments for each settlement, and `draw` gives
+    the claim id. Returns an iterator over letters, one per settlement; each letter stands for an answer. Also
+    returns the script's reply to the claim, None if it claimed nothing."""
     if not words:  # the script knows none of them
         return iter(""), None
     claim_words = [] if request is None or request.ids is not None else claim.claim_arguments(request, draw)
@@ -103,9 +103,9 @@ async def _settle_by_engine(runner: RedisEngineRunner, left: Sequence[Settlement
 
 
 def _whole_calls(items: Sequence[Settlement], count: int) -> int:
-    """Returns how many items to settle in one script: `count`, or more if a batch call would otherwise be
-    divided. Only the first job of a batch call has the usage of the call, so all its jobs are settled
-    together (P17)."""
+    """Returns how many items to settle in one script. This is `count`, or more if `count` would divide the
+    jobs of a batch call. These jobs are settled together, because only the first one has the usage of the
+    call (P17)."""
     while count < len(items) and items[count].charged is not None and items[count].spent is None:
         count += 1
     return count

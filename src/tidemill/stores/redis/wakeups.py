@@ -119,9 +119,8 @@ PUBSUB_FIRST_PAUSE_SECONDS, PUBSUB_MAX_PAUSE_SECONDS = 0.1, 5.0
 
 
 class PubSubConnection:
-    """The connection that receives wake-ups. It always leads to the same server as the shard, because a
-    script can reach only subscribers on its own server. The script removes a listener whose subscriber it
-    does not find."""
+    """The connection that receives wake-ups. It leads to the same server as the shard's connection, because a
+    script can reach only subscribers on its own server."""
 
     def __init__(self, shard: Shard, wakeups: RedisWakeups) -> None:
         self._shard, self._wakeups = shard, wakeups

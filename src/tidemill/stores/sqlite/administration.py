@@ -127,8 +127,8 @@ def back_up(source: apsw.Connection, target: Path, progress: Callable[[float], N
     """Copies the database to the new file `target`. The copy gets its final name when it is complete and
     synced to disk. `progress` is called with the finished share, from 0 to 1.
 
-    `source` must be in a read transaction. Otherwise concurrent writes would appear in the copy or restart
-    it."""
+    `source` must be in a read transaction. Otherwise a write of another connection would get into the copy,
+    or SQLite would start the copy again."""
     source.pragma("schema_version")  # a snapshot begins with the first read
     part = target.with_name(f"{target.name}.part")
     _refuse_existing(target)
@@ -216,8 +216,8 @@ def copy_jobs(transaction: SqliteTransaction, after: int, limit: int) -> list[Jo
 
 
 def copy_ids(transaction: SqliteTransaction, cursor: str) -> IdPage:
-    """Returns one page of the ids of enqueue requests that the store remembers, such as the ids of deleted
-    jobs (U6). `cursor` is the last id of the page before; empty for the first page."""
+    """Returns one page of the ids of enqueue requests whose job was deleted or never created (U6). The store
+    remembers them for an hour. `cursor` is the last id of the page before; empty for the first page."""
     rows = transaction.execute(
         COPY_SQL.ids, (cursor, transaction.now, transaction.boot, IDS_PER_PAGE)
     ).fetchall()
@@ -278,8 +278,8 @@ def _copy_in_job(transaction: SqliteTransaction, copy: JobCopy) -> None:
 
 
 def _readable(job: Job) -> Job:
-    """Returns the job with the invalid UTF-8 bytes of payload and result replaced. SQLite's text columns
-    accept only valid UTF-8. The payload of a rejected arrival may be invalid."""
+    """Returns a copy of the job in which invalid UTF-8 bytes of payload and result are replaced, because
+    SQLite's text columns accept only valid UTF-8. The payload of a rejected arrival may be invalid."""
     result = None if job.result is None else job.result.decode(errors="replace").encode()
     return replace(job, payload=job.payload.decode(errors="replace").encode(), result=result)
 

@@ -30,8 +30,8 @@ class JobFence(msgspec.Struct, frozen=True):
 def begin_step(
     transaction: SqliteTransaction, job: str, by: StepAttempt, step: StepKey, on_unknown: OnUnknown
 ) -> StepStart:
-    """Records that a step with a paid call starts, or returns its stored result (K3). `by` names the claim
-    and its call. `on_unknown` says what to do if an earlier call of the step began and has no result."""
+    """Records that a step with a paid call starts, or returns its stored result (K3). `by` identifies the
+    call. `on_unknown` says what to do if an earlier call of the step began and has no result."""
     state = _job_fence(transaction, job)
     if state is None or not state.is_current(by):
         return core.STALE_START
@@ -43,7 +43,7 @@ def begin_step(
 
 
 def forget_step(transaction: SqliteTransaction, job: str, by: StepAttempt, step: StepKey) -> None:
-    """Deletes the record of a started step whose call was not paid for (K4). `by` names the claim and its
+    """Deletes the record of a started step, because its call was not paid for (K4). `by` identifies the
     call."""
     state = _job_fence(transaction, job)
     if state is None:
@@ -59,8 +59,8 @@ def forget_step(transaction: SqliteTransaction, job: str, by: StepAttempt, step:
 def keep_step(
     transaction: SqliteTransaction, job: str, by: StepAttempt, step: StepKey, result: bytes, *, paid: bool
 ) -> tuple[WriteAnswer, bytes]:
-    """Stores a step's result, unless one is stored already (K5). Returns an answer and the stored result; if
-    the store refuses, `result` itself. `paid=True`: a claim that is no longer current may store too."""
+    """Stores a step's result and returns (answer, result). If a result was stored before, returns that one
+    (K5). `paid=True`: the result is stored even if the claim `by` is no longer current."""
     state = _job_fence(transaction, job)
     if state is None:
         return WriteAnswer.GONE, result
@@ -85,8 +85,8 @@ def get_result(transaction: SqliteTransaction, job: str, step: StepKey) -> bytes
 
 
 def forget_begun_steps(transaction: SqliteTransaction, seq: int) -> None:
-    """Deletes the checkpoints of a job that have no result, for an operator's retry (K2). `seq` is the
-    sequence number of the job."""
+    """Deletes those checkpoints of a job that have no result, because an operator retries the job (K2). `seq`
+    is the sequence number of the job."""
     transaction.execute(SQL.delete_without_result, (seq,))
 
 

@@ -122,8 +122,8 @@ class SqliteClaim:
         ]  # fmt: skip
 
     def save_number(self) -> None:
-        """Stores the number of this claim request. If the worker repeats the request with the same number, it
-        gets the jobs of this claim that it still runs, and no new jobs (J33)."""
+        """Stores the number of this claim request. If the worker sends a request with the same number again,
+        it gets no new jobs. It gets the jobs of this claim that it still runs (J33)."""
         transaction, request = self.transaction, self.request
         transaction.execute(
             SQL.save_number,
@@ -132,7 +132,8 @@ class SqliteClaim:
 
 
 def _by_call(jobs: list[ReadyRow], calls: dict[str, str]) -> dict[str, array[int]]:
-    """Returns the sequence numbers of the jobs of each call. The key is the id of the call's first job."""
+    """Groups the sequence numbers of `jobs` by call. The dict key is the id of the call's first job. Jobs
+    that are not in `calls` are left out."""
     found: dict[str, array[int]] = {}
     for job in jobs if calls else ():
         if job.id in calls:
@@ -258,11 +259,11 @@ def _promote(claiming: SqliteClaim, queue: str) -> None:
 
 
 def _unblock_lanes(claiming: SqliteClaim, queue: str) -> None:
-    """Unblocks the lanes of a queue whose block has ended. This is done even if the claim can start no job of
-    the queue now.
+    """Unblocks the lanes of a queue whose block has ended, even if the claim can start no job of the queue
+    now.
 
-    A worker waits before its next claim at most until the earliest end of a block in the table. If the table
-    kept a block whose end has passed, the worker would claim again and again without waiting."""
+    A worker waits until the earliest end of a block in the table before it claims again. If the table kept a
+    block whose end has passed, the worker would claim again and again without waiting."""
     transaction, wake_at = claiming.transaction, claiming.head(queue).wake_at
     if wake_at is not None and wake_at <= transaction.boot:
         transaction.execute(SQL_OF_LANES.unblock_expired, (queue, transaction.boot))

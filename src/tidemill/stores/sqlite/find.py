@@ -213,8 +213,8 @@ def _lower_bound(
     before: int | None,
     most: int | None,
 ) -> int | None:
-    """Returns the sequence number of the newest job that this page may not examine; None if it may examine
-    all. A page examines at most `most` jobs of `source`, from new to old, with numbers below `before`."""
+    """Returns the sequence number of the newest job that is too old for this page; None if no job is. A page
+    examines at most `most` jobs of `source` with numbers below `before`, from new to old."""
     bounds = _bounds(before, None)
     if source.seq_queries:
         statement = SQL.next_of_seqs.format(source.within(bounds))
@@ -260,9 +260,9 @@ def _indexes_for(job_filter: Filter, states: frozenset[State]) -> Iterator[str]:
 
 
 def _queue(job_filter: Filter, *, named: bool) -> list[str]:
-    """Returns the SQL condition on the queue, in a list. Without a queue in the filter, the list is empty, or
-    with `named=True` it has a condition that every queue meets. SQLite uses an index that begins with the
-    queue only if the statement has such a condition."""
+    """Returns the SQL condition on the queue, in a list. If the filter has no queue, the list is empty. With
+    `named=True` it then has a condition that is true for every queue. SQLite needs such a condition to use an
+    index that begins with the queue."""
     return [SQL.queue] if job_filter.queue is not None else [SQL.any_queue] if named else []
 
 

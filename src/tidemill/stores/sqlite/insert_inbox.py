@@ -75,8 +75,8 @@ def move_to_jobs(transaction: SqliteTransaction) -> None:
 
 
 def _move_one_by_one(transaction: SqliteTransaction) -> None:
-    """Moves the rows of the inbox, for the case that several rows have the same job id or a job with such an
-    id exists. Of each id only the first row becomes a job, and only if the id is new."""
+    """Moves the rows of the inbox if several rows have the same job id, or if a job with such an id exists.
+    Only the first row of each new id becomes a job; the other rows are dropped."""
     arrived = {row[0]: row for row in reversed(transaction.execute(SQL.all).fetchall())}
     transaction.execute(SQL.empty)
     known = known_ids(transaction, arrived)

@@ -51,7 +51,7 @@ def prune(transaction: SqliteTransaction, limit: int) -> PruneResult:
 
 
 def _prune_state(transaction: SqliteTransaction, queue: str, state: State, limit: int) -> tuple[int, int]:
-    """Deletes up to `limit` ended jobs. Returns (all deleted, deleted before their retention age) (J84)."""
+    """Deletes up to `limit` ended jobs. Returns (all deleted, those too many but not too old) (J84)."""
     keep = transaction.settings(queue).retention(state)
     selected: dict[int, None] = {}
     if keep.age is not None and limit > 0:
@@ -91,8 +91,8 @@ def _prune_documents(transaction: SqliteTransaction, limit: int) -> int:
 
 
 def _expired_documents(transaction: SqliteTransaction) -> Iterator[tuple[DocumentKind, str]]:
-    """Yields (kind, id) of all expired documents, read page by page. Some expired flows cannot be deleted
-    yet; with a single page they could fill it, and later documents would never be deleted."""
+    """Yields (kind, id) of all expired documents, read page by page. One page would not be enough: it could
+    be full of flows that cannot be deleted yet, and the documents after them would stay forever."""
     last: tuple[float, str, str] | None = (-math.inf, "", "")
     while last is not None:
         rows = transaction.execute(

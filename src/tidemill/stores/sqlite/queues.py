@@ -46,8 +46,8 @@ def override_queue(transaction: SqliteTransaction, queue: str, edit: OverrideEdi
 
 
 def end_override(transaction: SqliteTransaction, queue: str) -> None:
-    """Deletes the override of a queue if it has expired, and opens the lanes that were blocked by its limits
-    (Q2). So the override does not return when the wall clock is set back."""
+    """Deletes the override of a queue if it has expired, so that it does not return when the wall clock is
+    set back. Also opens the lanes that were blocked by its limits (Q2)."""
     override = transaction.queue(queue).override
     if override is not None and not override.holds(transaction.now):
         transaction.execute(SQL.override, (None, queue))

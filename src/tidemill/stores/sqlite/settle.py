@@ -61,8 +61,8 @@ def settle_units(
 
 def _is_first_settlement(transaction: SqliteTransaction, claim: ClaimKey, answer: WriteAnswer) -> bool:
     """True if the usage that the worker reports has to be counted. The usage of an accepted settlement (OK)
-    always counts. If the claim is no longer current, only its first report counts, and only if the store
-    counted the reserved units as used when it took the job back (P14)."""
+    always counts. If the store has taken the job back, it has counted the reserved units as used. Then only
+    the first report of the claim counts and corrects this number (P14)."""
     return answer is WriteAnswer.OK or transaction.execute(RESERVATIONS.confirm, claim).get is not None
 
 
@@ -74,8 +74,8 @@ def _charge_refusals(
 ) -> list[WriteAnswer]:
     """Returns `answers`, with CHARGED where the provider's refusal costs the job an attempt (P17).
 
-    `charged` maps the claim of a refused call (the claim of its first job) to the position of its settlement
-    in `settlements`. Other jobs of the same call are charged too if they come after that position."""
+    `charged` has the refused calls. It maps the claim of a call's first job to the position of that job in
+    `settlements`. The other jobs of the call come after this position and are charged too."""
     results = list(answers)
     jobs = transaction.by_id(item.job for item in settlements)
     for at, (item, answer) in enumerate(zip(settlements, answers, strict=True)):
@@ -95,17 +95,17 @@ def recount_units(transaction: SqliteTransaction, jobs: Iterable[Job]) -> None:
 
 
 def end_abandoned_units(transaction: SqliteTransaction, dead: Sequence[str]) -> None:
-    """Ends the reservations of jobs that were cancelled while running and were not settled before their lease
-    ended (P14). Their units count as used from now on. For workers in `dead` this is done before the lease
-    ends."""
+    """Ends the reservations of jobs that were cancelled while they ran, if their lease has ended without a
+    settlement (P14). Their units count as used from now on. If the worker is in `dead`, the function does not
+    wait for the end of the lease."""
     _recount_units(
         transaction, _by_claim(transaction.execute(RESERVATIONS.abandoned, (transaction.boot, text_of(dead))))
     )
 
 
 def abandon_units(transaction: SqliteTransaction, job: Job) -> None:
-    """Leaves the reservations of a job that is cancelled while it runs to its worker, until the worker
-    settles them or the lease ends (P14)."""
+    """Keeps the reservations of a running job that is being cancelled, because its worker may still make the
+    call. They end when the worker settles the job, or when the lease ends (P14)."""
     transaction.execute(RESERVATIONS.abandon, (job.lease, job.id, job.fence, job.claim))
 
 

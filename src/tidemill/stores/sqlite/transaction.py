@@ -94,8 +94,8 @@ class SqliteTransaction:
         return self.queue(queue).in_force(self.now)
 
     def queue_changed(self, name: str) -> None:
-        """Forgets the loaded row of a queue, after it has changed in the database. The row is read again at
-        its next use, and lanes that were blocked by a concurrency limit are opened."""
+        """Forgets the loaded row of a queue, after it has changed in the database. The next use reads the row
+        again. Also opens the lanes that a concurrency limit has blocked."""
         self._queues.pop(name, None)
         self.connection.execute(SQL.reopen_lanes, (name,))
 
@@ -210,8 +210,8 @@ class SqliteTransaction:
         self.topics.add(worklist_topic(kind))
 
     def _release_holds(self, job: Job) -> None:
-        """Releases the capacity that pools hold for a job which ends before it ran (P15). Does nothing for a
-        running job, because its units are settled."""
+        """Releases the capacity that pools hold for a job, because the job ends without running (P15). Does
+        nothing for a running job, because its units are settled."""
         if job.state is not State.RUNNING and (job.needs or job.deferred_needs):
             core_ledger.release_holds(self.ledger, job.id, (*job.needs, *job.deferred_needs))
 
@@ -279,8 +279,8 @@ class SqliteTransaction:
         self._lanes[queue, lane] = served or self._lanes.get((queue, lane))
 
     def free_slot(self, queue: str, lane: str) -> None:
-        """Opens the lanes of a key whose job has stopped running, if `key_concurrency` is set. Wakes the
-        queue if it has a concurrency limit of any kind."""
+        """Called when a job of the lane has stopped running. If `key_concurrency` is set, opens the lanes of
+        the job's key. Wakes the queue if it has a concurrency limit of any kind."""
         settings = self.settings(queue)
         if settings.key_concurrency is not None and (key := lane_key(lane)):
             self.connection.execute(SQL.unblock, (queue, key))

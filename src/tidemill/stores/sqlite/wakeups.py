@@ -248,9 +248,9 @@ def folder_name(topic: str) -> str:
 
 
 def _send(link: Path) -> bool:
-    """Wakes the listener behind `link`. Returns True if a byte was sent; if False, the caller wakes another
-    listener. False has three causes. Another process removed the link first and wakes this listener. The
-    listener's process has died. Or its process is stopped and the socket buffer is full."""
+    """Wakes the listener behind `link` and returns True. Returns False if no byte was sent; the caller then
+    wakes another listener. There are three causes. Another process removed the link first and wakes this
+    listener. The listener's process has died. Or its process is stopped and the socket buffer is full."""
     try:
         link.unlink()
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, _short(_address(link)) as address:

@@ -257,8 +257,8 @@ class SqliteWriter:
         return self._connection
 
     def _set_busy_timeout(self, began: float) -> None:
-        """Reduces the busy timeout by the time already spent waiting for other threads. `began` is the boot
-        time of the oldest request."""
+        """Sets how long SQLite waits for a locked file: the usual time, less the time that the oldest request
+        has already waited for other threads. `began` is the boot time of that request."""
         self._busy_timeout.remaining = max(
             _MIN_BUSY_TIMEOUT_SECONDS, BUSY_TIMEOUT_SECONDS - (self._clock.boot() - began)
         )

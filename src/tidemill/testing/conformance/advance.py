@@ -242,7 +242,7 @@ class TestAdvance:
             await run_advances(driver, Advance(kind=SCHEDULE, id="s", expected=1, next=None))
 
     async def test_f4_a_record_stays_until_it_is_written(self, driver: StoreDriver) -> None:
-        """Only a write that names the current revision changes a record (a token, a session). After the
+        """A record (a token, a session) changes only by a write that names its current revision. After the
         record was deleted, or pruned at the end of its retention, a new record can have its id."""
         for by_hand in (True, False):
             (begun,) = await run_advances(driver, advance_to("t", kind=RECORD, next={"name": "token"}))

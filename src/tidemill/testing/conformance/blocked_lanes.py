@@ -23,8 +23,8 @@ def keyed_pool(amount: float, per: Per = "hour", reserved_share: float = 0.0) ->
 
 
 async def report_allowance(driver: StoreDriver, amount: float) -> None:
-    """Reports to the store that the provider allows `amount` requests per hour of pool `s` for the key
-    "k"."""
+    """Tells the store which limit the provider reports for the key "k" of pool `s`: `amount` requests per
+    hour."""
     seen = Observation(pool="s", key="k", amounts={"requests per hour": amount})
     await driver.store.observe([seen])
 
@@ -47,8 +47,8 @@ class TestBlockedLanes:
         assert ids(await driver.take()) == ["b"]
 
     async def test_i1_lanes_that_open_during_a_claim_are_served_once(self, driver: StoreDriver) -> None:
-        """A claim that unblocks lanes while it runs returns each of their jobs only once. Here the claim
-        finds that a pool's override has ended, because the wall clock jumped past its end."""
+        """A claim may unblock lanes while it runs. It must return each job of these lanes only once. Here the
+        wall clock jumps past the end of a pool's override, and the claim notices it."""
         await driver.store.declare_pools({"s": keyed_pool(3), "t": keyed_pool(1)})
         changes = LimitChanges(amounts={"requests per hour": 3.0})
         await driver.store.override_pool("s", changes, by="me", until=driver.clock.wall() + 5000)

@@ -1,5 +1,5 @@
-"""Conformance tests for units that a handler requests while it runs and that are not available: the next
-claim of the job reserves them."""
+"""Conformance tests for units that a handler requests while it runs. If they are not available, the job
+waits, and its next claim reserves them."""
 
 from __future__ import annotations
 

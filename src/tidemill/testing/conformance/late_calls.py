@@ -21,7 +21,7 @@ ONE_MORE_REQUEST = Need("m", None, EXTRA_REQUEST_UNITS)
 
 class TestLateCalls:
     async def test_p21_late_units_count_from_when_they_leave(self, driver: StoreDriver) -> None:
-        """Units count from the time of the request: reserved at 0 s and sent at 20 s, until 80 s."""
+        """Units that are reserved at 0 s and sent at 20 s count for the minute from 20 s to 80 s."""
         await driver.store.declare_pools({"m": POOL})
         await driver.add(new_job("a", needs=(need("m", tokens=400),)))
         job = await driver.take_one()
@@ -87,8 +87,8 @@ class TestLateCalls:
         assert (await driver.used("m", CALLS_AT_ONCE), (await driver.pool("m")).reservations) == (2, 2)
 
     async def test_p21_an_extra_request_is_no_concurrent_call(self, driver: StoreDriver) -> None:
-        """A client's retries (extra requests) are not concurrent calls. A refusal for concurrency lowers the
-        limit to one less than the running calls: here 1, because two calls run, one with three retries."""
+        """Two calls run, one of them with three retries of its client (extra requests). The provider refuses
+        it for concurrency. The limit becomes 1, one less than the two calls, because retries do not count."""
         await driver.store.declare_pools({"m": POOL})
         await driver.add(*[new_job(name, needs=(need("m", tokens=100),)) for name in "ab"])
         job, other = await driver.take()

@@ -132,7 +132,7 @@ class TestPoolWaits:
 
 
 class TestOversizedJobs:
-    """A job that needs more units than its pool allows now, because the limits were higher when it was
+    """Tests of a job that needs more units than its pool allows now. The limit was higher when the job was
     accepted."""
 
     async def cut(self, driver: StoreDriver, **options: Any) -> None:

@@ -326,7 +326,7 @@ async def settle_overloaded(driver: StoreDriver, *held: ClaimedJob) -> list[Writ
 
 class TestClaimWait:
     async def test_p20_a_claim_reports_its_wait_and_a_repetition_does_not(self, driver: StoreDriver) -> None:
-        """A claim reports in `waited` how many seconds after its call the window of its units begins. A
+        """A claim reports in `waited` how many seconds the store waited before it reserved the units. A
         repeated claim reports None. Each store has its own tests of long waits for locks."""
         await declare_and_fill_pool(driver, 2)
         claims = await driver.claim(limit=1)

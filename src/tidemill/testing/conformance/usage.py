@@ -210,8 +210,8 @@ class TestStaleUsage:
         assert (await driver.pool("m")).reservations == 0
 
     async def test_p14_i14_another_boot_gives_nothing_back(self, driver: StoreDriver) -> None:
-        """After a reboot the store cannot know how much of a rolling window has passed, so it treats all
-        units as used. The units of a concurrent limit are still freed when their call ends."""
+        """After a reboot the store cannot know how much of a rolling window has passed, so it counts all
+        units as used. Units of a concurrent limit are an exception: they become free when their call ends."""
         job = await claim_first_job(driver)
         driver.clock.reboot()
         await driver.reopen()

@@ -36,7 +36,7 @@ class TestListener:
         self, driver: StoreDriver, turns: int
     ) -> None:
         """A task that waits for a wake-up can be cancelled at any time; otherwise a worker could not be
-        stopped. Here the cancel comes `turns` turns of the event loop after the wake-up."""
+        stopped. Here the task is cancelled `turns` iterations of the event loop after the wake-up."""
         listener = driver.store.listen([queue_topic("q")])
         listener.arm()
         waiting = asyncio.create_task(_wait_forever(listener))

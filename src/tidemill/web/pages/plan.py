@@ -87,7 +87,7 @@ def _parse_arguments(text: str | None) -> dict[str, Any] | None:
 
 
 def _limit_shares(plan: Plan) -> list[LimitShare]:
-    """Returns the plan's limits and their bars, the slowest first. A limit that never ends has share 1.0."""
+    """Returns the limits with their bars, slowest first. A limit that blocks jobs forever has share 1.0."""
     longest = max((limit.seconds or 0.0 for limit in plan.limits), default=0.0)
     shares = [
         LimitShare(limit, 1.0 if limit.seconds is None or not longest else limit.seconds / longest)

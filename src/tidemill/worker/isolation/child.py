@@ -296,8 +296,9 @@ class ChildRunner:
 
 
 def _retry_policy(run: RunRequest, definition: TaskDefinition) -> Retry:
-    """Returns the retry policy of the job. Usually this is the policy of `definition`.
+    """Returns the retry policy of the job.
 
-    If `definition` has another name than the job's task, the policy that the worker sent is used. The names
-    differ if the function has no task decorator, or is registered as several tasks."""
+    Usually it is the policy of `definition`, the task that the child process has imported. If `definition` is
+    not the job's task, it is the policy that the worker sent with the job. This happens if the handler has no
+    task decorator, or is registered as several tasks."""
     return definition.retry if definition.name == run.job.task else Retry(**run.policy)  # type: ignore[arg-type]

@@ -92,7 +92,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run request"):
 
 class ReserveReply(msgspec.Struct, frozen=True, tag="reserve reply"):
     """The answer to `ReserveRequest`. `wait` is None if the units were reserved, otherwise the seconds to
-    wait. `problem` says why the store could not be asked, None if it was."""
+    wait. `problem` is None, or says why the store could not be asked."""
 
     wait: float | None = None
     problem: str | None = None
@@ -149,8 +149,8 @@ class RunReply(msgspec.Struct, frozen=True, tag="run reply"):
 
 
 class BatchRunReply(msgspec.Struct, frozen=True, tag="batch run reply"):
-    """The result of a batch. `items` has one element per job. If the handler raised, it is one `BatchOutcome`
-    for the whole batch."""
+    """The result of a batch. `items` has one element per job. If the handler raised, `items` is instead one
+    `BatchOutcome` for the whole batch."""
 
     items: list[BatchItem] | BatchOutcome
 

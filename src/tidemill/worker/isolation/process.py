@@ -218,11 +218,10 @@ class IsolatedProcess:
             self._has_run = isinstance(message, RunRequest) or self._has_run
 
     def _send_cancel(self) -> bool:
-        """Asks the child to cancel its handler, without blocking. Returns False if the message would block,
-        or if the job was not sent yet.
+        """Asks the child to cancel its handler, without blocking, because the child may be suspended. Returns
+        False if the message would block, or if the job was not sent yet.
 
-        The event loop must not wait for a child that is suspended. If the process is already dead, the result
-        is True, because the pending request then raises `ChildDeath`."""
+        Returns True if the process is already dead; the pending request then raises `ChildDeath`."""
         if not self._sending.acquire(blocking=False):
             return False
         try:

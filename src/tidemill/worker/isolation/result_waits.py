@@ -1,8 +1,8 @@
 """Handlers in child processes that wait for other jobs. The child asks its worker, and the worker lets
 another job use the slot of the attempt during the wait.
 
-A job without `isolate=True` may wait. It is in a child process only because of a recorded crash, so it must
-behave as in a worker (I8). For a task with `isolate=True` the wait is refused."""
+For a task with `isolate=True` the wait is refused. Other jobs run in a child process only because an earlier
+attempt crashed. They may wait, because they must behave as in the worker (I8)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from tidemill.worker.result_waits import SlotLender, SlotLoan, wait_refused
 
 
 class ProcessWaits:
-    """The waits of one attempt in a child process for other jobs, on the worker's side.
+    """Runs in the worker, and keeps the waits of one attempt whose handler runs in a child process and waits
+    for other jobs.
 
     During a wait other jobs may use the attempt's slot. One more child process may also run, because the
     awaited job may need a process. `on_lent` is a function that is called with True when the first wait

@@ -1,12 +1,13 @@
 """Runs jobs in child processes. A hard timeout can be enforced only in a child process.
 
-Child processes run tasks with `isolate=True`. They also run every job with a recorded crash, so that a job
-that kills its process kills nothing else. Processes are reused and run one job at a time. The child imports
-the worker's application and opens its lifespan, so `ctx.state` is the same as in a worker.
+Child processes run tasks with `isolate=True`. They also run every job that was running when its process died,
+because the job may be the cause and may kill its process again. Processes are reused and run one job at a
+time. The child imports the worker's application and opens its lifespan, so `ctx.state` is the same as in a
+worker.
 
-If no child can import the application or open its lifespan, a job with a recorded crash runs in the worker. A
-task with `isolate=True` never runs in the worker. It fails if its handler cannot be imported, and runs
-without the lifespan if the lifespan keeps failing."""
+If no child can import the application or open its lifespan, such a suspected job runs in the worker. A task
+with `isolate=True` never runs in the worker. It fails if its handler cannot be imported, and runs without the
+lifespan if the lifespan keeps failing."""
 
 from __future__ import annotations
 
@@ -209,8 +210,8 @@ class IsolatedRunner:
         """Lets one more child process run while a handler in a child process waits for another job.
         `lent=True`: the wait begins. `lent=False`: the wait has ended and the handler continues.
 
-        The handler continues at once, so for a while one process more than `limit` may run. The next job that
-        ends therefore does not let a waiting job start."""
+        The handler continues at once, so one process more than `limit` may run for a while. Therefore no new
+        job starts when the next job ends."""
         if lent:
             self._slots.release()
         else:
@@ -224,8 +225,9 @@ class IsolatedRunner:
         """Returns the handler's import path. Returns None if the handler has no import path; the child then
         finds its task by name in the application.
 
-        Raises `CannotIsolate` if a child cannot run the handler. A child without the application has no
-        `ctx.state` and no `ctx.transaction()`; only tasks with `isolate=True` may run in such a child."""
+        Raises `CannotIsolate` if a child cannot run the handler. A child that cannot import the application
+        has no `ctx.state` and no `ctx.transaction()`. Only tasks with `isolate=True` may run in such a
+        child."""
         if not self._shares_store and not definition.isolate:
             raise CannotIsolate("the jobs are in the worker's memory, which another process cannot reach")
         is_missing = self._find_application is not None and self._application is None
@@ -244,8 +246,8 @@ class IsolatedRunner:
         """Returns a process that has found the handler and opened the lifespan.
 
         After 3 failed starts in a row, a task with `isolate=True` gets a process without the lifespan, so
-        that its jobs need not wait. It tries the lifespan again when the delay after the last failure has
-        passed. For other tasks `CannotIsolate` is raised."""
+        that its jobs need not wait. When the delay after the last failure has passed, the lifespan is tried
+        again first. For other tasks `CannotIsolate` is raised."""
         wait = self._not_before - self._loop.time()
         if self._failures < MAX_START_FAILURES:
             if wait > 0:

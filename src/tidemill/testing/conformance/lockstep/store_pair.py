@@ -126,8 +126,8 @@ class ReadRules(StorePair):
 
     @rule(text=some.search_texts)
     def search(self, text: str) -> None:
-        """Searches both stores for `text`, which some jobs contain, or which is similar to a text that they
-        contain. A completely random text would rarely be found."""
+        """Searches both stores for `text`. The text occurs in some jobs or is similar to such a text, because
+        a completely random text would rarely be found."""
         self.both(methodcaller("find", Filter(text=text), MAX_JOBS))
 
     @invariant()

@@ -149,7 +149,7 @@ def _rate_limit_reply(context: ReplyContext) -> SimulatorReply:
 
 
 def _rate_limit_headers(context: ReplyContext) -> dict[str, str]:
-    """Returns the rate limit headers. `reset` is when the quota is full, in whole seconds.
+    """Returns the rate limit headers. `reset` is the time at which the whole quota is free again.
 
     If several quotas have the same unit, the headers describe the first one."""
     made = _message_id(context)

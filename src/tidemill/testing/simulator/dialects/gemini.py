@@ -29,10 +29,10 @@ RPC_TYPE_PREFIX = "type.googleapis.com/google.rpc."
 
 
 class GeminiDialect(Dialect):
-    """The Gemini API. `day_hint` is the delay in `RetryInfo` after the daily quota is used up.
+    """The Gemini API. After the daily quota is used up, the real API was observed to send a short retry
+    delay, although the call then fails again. `day_hint` is this delay in seconds.
 
-    The real API was observed to send a short delay there, after which the call fails again. With None,
-    the simulator sends the correct delay."""
+    With `day_hint=None` the simulator sends the correct delay."""
 
     name: ClassVar[str] = "gemini"
     supported_causes: ClassVar[frozenset[RefusalCause]] = frozenset(
