@@ -63,6 +63,7 @@ SECTIONS = {
         "Overview",
         "PoolStatus",
         "Explanation",
+        "DependencyStatus",
         "Plan",
     ],
     "Changes": [

@@ -30,6 +30,7 @@ from tidemill.errors import (
     AttemptExit,
     ClaimLost,
     ConfigurationError,
+    DependencyUnavailable,
     EnqueueError,
     FlowCancelled,
     FlowError,
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from tidemill.inspect.plan import Plan
     from tidemill.inspect.pools import PoolStatus
     from tidemill.inspect.views import BulkResult, JobView, Overview, QueueView
+    from tidemill.metrics.dependencies import DependencyStatus
     from tidemill.metrics.rollup import QueueTotal
     from tidemill.notifications.alert_rules import AlertRule
     from tidemill.notifications.alerts import Alerts, AlertView
@@ -104,6 +106,7 @@ else:
         "Alerts": "notifications.alerts",
         "BulkResult": "inspect.views",
         "Day": "core.calendars",
+        "DependencyStatus": "metrics.dependencies",
         "Explanation": "inspect.explanation",
         "FailedItem": "tasks.batches",
         "FinishedJob": "notifications.webhook_records",
@@ -167,6 +170,8 @@ __all__ = [
     "CurrentAttempt",
     "Day",
     "DeleteJobs",
+    "DependencyStatus",
+    "DependencyUnavailable",
     "EnqueueError",
     "Error",
     "Explanation",

@@ -36,6 +36,7 @@ Raised by handlers to end an attempt on purpose:
   AttemptExit
   ├── RetryAfter               failed, retry after a delay; the attempt counts
   ├── SnoozeFor                not now, run again after a delay; the attempt does not count
+  │   └── DependencyUnavailable  a service that the handler needs is away; units of unsent calls come back
   ├── GiveUp                   failed for good, regardless of the retry policy
   │   ├── UnknownOutcome       a paid step may have been paid already (`on_unknown="park"`)
   │   └── StepUnusable         a step's result cannot be stored, or not be read as annotated
@@ -201,6 +202,26 @@ class SnoozeFor(AttemptExit):
     def __init__(self, delay: float | timedelta, reason: str | None = None) -> None:
         super().__init__(reason or "snoozed")
         self.delay, self.reason = to_seconds(delay), reason
+
+
+class DependencyUnavailable(SnoozeFor):
+    """Ends the attempt because a service that the handler needs, such as Qdrant or S3, cannot be used now.
+    The job runs again after `retry_in` seconds. The attempt does not count.
+
+    - `dependency`: the service's name. Use few names, because metrics have a series for each.
+    - `problem`: why it cannot be used, such as "connection refused".
+
+    The job's note, and so its explanation, becomes "waiting for Qdrant: connection refused". Reserved units
+    of calls that the handler did not report are returned, because such calls count as not sent. If you have
+    sent a call without a hook, report it with `ctx.used` before you raise. On an HTTP route the answer is
+    503 with `Retry-After`."""
+
+    def __init__(self, dependency: str, problem: str, *, retry_in: float | timedelta = 30.0) -> None:
+        super().__init__(retry_in, f"waiting for {dependency}: {problem}")
+        self.dependency, self.problem = dependency, problem
+
+    def __str__(self) -> str:
+        return f"{self.dependency} is unavailable: {self.problem}"
 
 
 class GiveUp(AttemptExit):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -84,10 +85,27 @@ def problem_from_error(error: Exception) -> Problem | None:
     whose details stay in the log."""
     if isinstance(error, HTTPError):
         return _problem(error.status, error.detail, error.field)
+    if isinstance(error, errors.DependencyUnavailable):
+        return _problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error), None)
     for kind, status in _STATUS_BY_ERROR:
         if isinstance(error, kind):
             return _problem(status, str(error), _field_in_message(str(error)))
     return None
+
+
+def problem_headers(error: Exception) -> dict[str, str]:
+    """Returns the headers of the error response: those of an HTTPError, or `Retry-After` if the error says
+    when to try again."""
+    if isinstance(error, HTTPError):
+        return error.headers
+    if isinstance(error, errors.DependencyUnavailable):
+        return retry_after_header(error.delay)
+    return {}
+
+
+def retry_after_header(seconds: float) -> dict[str, str]:
+    """Returns the header `Retry-After` in whole seconds, 1 or more."""
+    return {"retry-after": f"{math.ceil(max(1.0, seconds))}"}
 
 
 INTERNAL_ERROR = Problem(

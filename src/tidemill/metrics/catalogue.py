@@ -23,6 +23,13 @@ JOB_STARTS_MISSED = MetricFamily(
     labels=("queue", "task"),
 )
 
+DEPENDENCY_WAITS = MetricFamily(
+    name="tidemill_dependency_waits_total",
+    kind="counter",
+    help_text="Attempts put off because a service that they need was away.",
+    labels=("queue", "dependency"),
+)
+
 
 def _metric(kind: MetricKind, name: str, help_text: str, *labels: str) -> MetricFamily:
     return MetricFamily(name=f"tidemill_{name}", kind=kind, help_text=help_text, labels=labels)
@@ -106,6 +113,7 @@ CATALOGUE: tuple[MetricFamily, ...] = (
     JOBS_DROPPED_EARLY,
     JOB_DURATION,
     JOB_STARTS_MISSED,
+    DEPENDENCY_WAITS,
     POOL_OPEN,
     POOL_LIMIT,
     POOL_LIMIT_USED,

@@ -179,12 +179,19 @@ class OutcomeEvents:
     `crashed` collects attempts whose child process died. Later `emit_crashes` asks the store whether their
     jobs reached the crash limit, and emits the events. A claim does not contain the limit, because crashes
     are rare. `on_missed` is called with each attempt that was released because its reserved units were too
-    old when its handler was about to start."""
+    old when its handler was about to start. `on_dependency` is called with each attempt whose handler could
+    not use a service, and its outcome."""
 
     def __init__(
-        self, stats: WorkerStats, emitter: EventEmitter, on_missed: Callable[[Attempt], None]
+        self,
+        stats: WorkerStats,
+        emitter: EventEmitter,
+        *,
+        on_missed: Callable[[Attempt], None],
+        on_dependency: Callable[[Attempt, Snooze], None],
     ) -> None:
         self._stats, self._emitter, self._on_missed = stats, emitter, on_missed
+        self._on_dependency = on_dependency
         self._loop = asyncio.get_running_loop()
         self.crashed: list[tuple[Attempt, Error]] = []
 
@@ -215,9 +222,11 @@ class OutcomeEvents:
             case SmallerBatch():
                 stats.released += 1
                 emit(JobReleased, attempt, seconds=seconds, reason="split")
-            case Snooze(delay, why):
+            case Snooze(delay, why, dependency):
                 stats.snoozed += 1
-                emit(JobSnoozed, attempt, seconds=seconds, delay=delay, reason=why)
+                emit(JobSnoozed, attempt, seconds=seconds, delay=delay, reason=why, dependency=dependency)
+                if dependency is not None:
+                    self._on_dependency(attempt, attempt.outcome)
             case RetryLater(delay, error):
                 stats.retried += 1
                 fields = {"error": error.type, "message": error.message}

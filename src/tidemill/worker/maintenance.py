@@ -12,12 +12,16 @@ from tidemill.contract.coordination import ARRIVALS_TOPIC, Leadership
 from tidemill.contract.jobs import TransactionalStore
 from tidemill.contract.store import PeriodicMaintenance, Store
 from tidemill.core.documents import DocumentKind
+from tidemill.core.outcomes import Snooze
 from tidemill.core.queues import HOUR_SECONDS
+from tidemill.core.redaction import redact_text
+from tidemill.metrics.dependencies import DependencyRecord, save_dependency
 from tidemill.metrics.rollup import MetricsRollup
 from tidemill.metrics.snapshots import WRITE_INTERVAL_SECONDS, SnapshotWriter
 from tidemill.tasks.definition import TaskDefinition
-from tidemill.telemetry.events import JobsDroppedEarly
+from tidemill.telemetry.events import DependencyUnreachable, JobsDroppedEarly
 from tidemill.worker.admitter import Admitter
+from tidemill.worker.attempt import Attempt
 from tidemill.worker.claim_planner import ClaimPlanner
 from tidemill.worker.event_emitter import EventEmitter
 from tidemill.worker.flow_advancer import FlowAdvancer
@@ -93,6 +97,43 @@ class Pruner:
             self._emitter.worker_event(JobsDroppedEarly, queue=queue, jobs=in_last_hour)
 
 
+MAX_NAME_CHARACTERS, MAX_PROBLEM_CHARACTERS = 100, 500
+WRITE_PAUSE_SECONDS = 2.0
+"""A worker writes the record of one service at most this often, however many jobs report it."""
+
+
+class DependencyRecorder:
+    """Emits the events about services that handlers could not use, and writes the records that
+    `Inspector.dependencies` reads."""
+
+    def __init__(self, store: Store, emitter: EventEmitter) -> None:
+        self._store, self._emitter = store, emitter
+        self._loop = asyncio.get_running_loop()
+        self.service = MaintenanceService("dependencies", led=False)
+        self._pending: dict[str, DependencyRecord] = {}
+        self._written_at: dict[str, float] = {}
+
+    def note(self, attempt: Attempt, outcome: Snooze) -> None:
+        """Reports that the handler of `attempt` could not use the service in its outcome."""
+        name, delay = str(outcome.dependency)[:MAX_NAME_CHARACTERS], outcome.delay
+        problem = (outcome.reason or "").removeprefix(f"waiting for {outcome.dependency}: ")
+        self._emitter.attempt_event(
+            DependencyUnreachable, attempt, dependency=name, problem=problem, retry_in=delay
+        )
+        now = self._emitter.wall(self._loop.time())
+        told = redact_text(problem, self._emitter.secrets.usual)[:MAX_PROBLEM_CHARACTERS]
+        self._pending[name] = DependencyRecord(name=name, problem=told, since=now, seen=now, retry_in=delay)
+        self.service.request(self._written_at.get(name, -WRITE_PAUSE_SECONDS) + WRITE_PAUSE_SECONDS)
+
+    async def write(self) -> bool:
+        """Writes the pending records. Returns False: no work is left."""
+        pending, self._pending = self._pending, {}
+        for name, record in pending.items():
+            self._written_at[name] = self._loop.time()
+            await save_dependency(self._store, record)
+        return False
+
+
 UPKEEP_SECONDS = 5.0
 
 
@@ -132,6 +173,7 @@ class Maintenance:
         )
         extra_jobs = None if self._notifier is None else self._notifier.add_flow_deliveries
         self.advancer = FlowAdvancer(store, tasks, self.leader, emitter, extra_jobs=extra_jobs)
+        self.dependencies = DependencyRecorder(store, emitter)
         self._scheduler = Scheduler(store, tasks, schedules, self.leader, emitter)
         self._services_by_kind = {
             DocumentKind.FLOW: self.advancer.service,
@@ -166,9 +208,10 @@ class Maintenance:
             self._notifier.stop_listening()
 
     async def close(self) -> None:
-        """Advances the flows and creates the deliveries of this worker's last jobs. Then gives up the
-        leadership of all services."""
+        """Advances the flows and creates the deliveries of this worker's last jobs, and records the services
+        that they could not use. Then gives up the leadership of all services."""
         await self.advancer.close()
+        await self.dependencies.write()
         if self._notifier is not None:
             await self._notifier.close()
         await self.leader.resign()
@@ -192,6 +235,7 @@ class Maintenance:
             lambda: snapshot_writer.tell(store),
             emitter,
         )
+        yield run_service(NO_PERIOD, self.dependencies.service, self.dependencies.write, emitter)
         yield run_service(NO_PERIOD, self._admit, self._admitter.admit, emitter)
         yield run_service(
             NO_PERIOD,

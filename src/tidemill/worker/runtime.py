@@ -148,7 +148,14 @@ class Runtime:
         self, claim_ahead: ClaimAhead, attempt_starter: AttemptStarter, extra_queues: Sequence[str]
     ) -> Dispatcher:
         metrics = AttemptMetrics(self._snapshot_writer.instruments, claim_ahead)
-        settler = Settler(self._in_flight, self._stats, self._emitter, metrics, self._maintenance.advancer)
+        settler = Settler(
+            self._in_flight,
+            self._stats,
+            self._emitter,
+            metrics,
+            self._maintenance.advancer,
+            on_dependency=self._maintenance.dependencies.note,
+        )
         return Dispatcher(
             self._store,
             self._options,

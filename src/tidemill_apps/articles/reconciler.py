@@ -19,7 +19,7 @@ from tidemill.telemetry.events import JobFailed, JobReclaimed, JobReleased, JobR
 from tidemill_apps.articles.embed_requests import BULK_PRIORITY, CHANGED_PRIORITY, EmbeddingRequests
 from tidemill_apps.articles.embedding_state import EmbeddingState
 from tidemill_apps.articles.posts import Post, Posts, PostStatus
-from tidemill_apps.articles.tasks import UNAVAILABLE_RETRY_SECONDS
+from tidemill_apps.articles.qdrant import UNAVAILABLE_RETRY_SECONDS
 from tidemill_apps.articles.vectors import ArticleVectors, build_label
 from tidemill_apps.common.database import slice_items
 from tidemill_apps.common.status import load_jobs
