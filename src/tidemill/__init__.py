@@ -27,6 +27,7 @@ from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.core.unique_keys import Unique
 from tidemill.errors import (
+    AnswerUnavailable,
     AttemptExit,
     ClaimLost,
     ConfigurationError,
@@ -160,6 +161,7 @@ __all__ = [
     "AlertRule",
     "AlertView",
     "Alerts",
+    "AnswerUnavailable",
     "ArchiveJobs",
     "AttemptExit",
     "BulkResult",

@@ -26,6 +26,7 @@
   │   ├── ResultUnreadable     it is done, but its result does not have the declared type
   │   ├── ResultTimeout        it did not end in time; it may still end later
   │   └── WaitRefused          its handler must not wait for another job here; use a flow
+  ├── AnswerUnavailable        `app.answer` got no result before its deadline
   └── FlowError                about one flow
       ├── FlowNotFound         there is no such flow (any more)
       ├── FlowFailed           a step of it failed, or it timed out
@@ -45,6 +46,7 @@ Raised by handlers to end an attempt on purpose:
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Literal
 
 from tidemill.times import to_seconds
 
@@ -165,6 +167,25 @@ class WaitRefused(JobError):
     def __init__(self, message: str, *, lasting: bool = True) -> None:
         super().__init__(message)
         self.lasting = lasting
+
+
+AnswerProblem = Literal["pool_closed", "too_late", "timeout", "cancelled", "failed"]
+
+
+class AnswerUnavailable(TidemillError):
+    """`app.answer` got no result. An HTTP route that raises it answers 503, with `Retry-After` if
+    `retry_after` is not None.
+
+    - `code`: `pool_closed` (a pool stays closed beyond the deadline; no job was sent), `too_late` (the job
+      cannot start before the deadline), `timeout`, `cancelled`, or `failed` (the job failed for good)
+    - `reason`: why the pool is closed, the job's explanation, or its error
+    - `retry_after`: seconds after which a new try makes sense; None if a person has to act first"""
+
+    def __init__(
+        self, message: str, *, code: AnswerProblem, reason: str, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code, self.reason, self.retry_after = code, reason, retry_after
 
 
 class FlowError(TidemillError):

@@ -27,6 +27,7 @@ PLAYED = [
     "docs/how-to/plan-a-backlog.md",
     "docs/how-to/quotas.md",
     "docs/how-to/retry-and-give-up.md",
+    "docs/how-to/answer-requests.md",
     "docs/how-to/dependencies.md",
     "docs/how-to/schedules.md",
     "docs/how-to/simulate-a-provider.md",

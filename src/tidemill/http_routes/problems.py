@@ -63,6 +63,7 @@ _STATUS_BY_ERROR: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (errors.ConfigurationError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (errors.StoreFull, HTTPStatus.INSUFFICIENT_STORAGE),
     (errors.StoreError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (errors.AnswerUnavailable, HTTPStatus.SERVICE_UNAVAILABLE),
     (errors.TidemillError, HTTPStatus.CONFLICT),
 )
 _REASON_PHRASES = {
@@ -89,7 +90,8 @@ def problem_from_error(error: Exception) -> Problem | None:
         return _problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error), None)
     for kind, status in _STATUS_BY_ERROR:
         if isinstance(error, kind):
-            return _problem(status, str(error), _field_in_message(str(error)))
+            field = None if isinstance(error, errors.AnswerUnavailable) else _field_in_message(str(error))
+            return _problem(status, str(error), field)
     return None
 
 
@@ -100,6 +102,8 @@ def problem_headers(error: Exception) -> dict[str, str]:
         return error.headers
     if isinstance(error, errors.DependencyUnavailable):
         return retry_after_header(error.delay)
+    if isinstance(error, errors.AnswerUnavailable) and error.retry_after is not None:
+        return retry_after_header(error.retry_after)
     return {}
 
 

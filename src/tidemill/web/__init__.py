@@ -7,7 +7,7 @@ handler and sends the response. An error becomes a problem document, or an error
 
 from __future__ import annotations
 
-from tidemill.http_routes.problems import HTTPError, Problem
+from tidemill.http_routes.problems import HTTPError, Problem, retry_after_header
 from tidemill.http_routes.routes import (
     EventStream,
     PageResponse,
@@ -32,4 +32,5 @@ __all__ = [
     "TextResponse",
     "User",
     "dashboard",
+    "retry_after_header",
 ]

@@ -118,7 +118,7 @@ class Articles:
             app, self.posts, self.packer, self.embed, self.refresh, queue=EMBEDDING_QUEUE
         )
         self.reembed = self._reembed_task()
-        self._search = ArticleSearch(app, self.posts, self.vectors, self._query_task(), EMBEDDINGS_POOL)
+        self._search = ArticleSearch(app, self.posts, self.vectors, self._query_task())
         self.reconciler = PostReconciler(app, self.posts, self.vectors, self.requests, EMBED_TASK)
         self.loops: list[LoopFunction] = [
             partial(self.reconciler.run_reconcile_loop, settings.reconcile_seconds),
@@ -262,11 +262,9 @@ class Articles:
         @self.app.task(
             name=QUERY_TASK,
             queue=SEARCH_QUEUE,
-            priority=0,
             pool=self.pool,
             cost=lambda text: {"tokens": len(tokens(text))} if counts_tokens else {},
             retry=Retry(attempts=2, first=0.2),
-            expires=SEARCH_DEADLINE_SECONDS,
             timeout=SEARCH_DEADLINE_SECONDS,
         )
         async def query(ctx: Context, text: str) -> list[float]:
