@@ -51,6 +51,7 @@ SECTIONS = {
         "StepState",
         "FlowPage",
     ],
+    "Periodic functions": ["PeriodicFunction"],
     "Schedules": ["Schedules", "ScheduleView", "SchedulePage", "ScheduleState"],
     "Queues": ["QueueSettings", "Retention", "QueueChanges", "Override"],
     "Inspection": [

@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from tidemill.schedules.schedule import ScheduleState
     from tidemill.schedules.views import SchedulePage, ScheduleView
     from tidemill.tasks.batches import FailedItem
+    from tidemill.tasks.periodic import PeriodicFunction
     from tidemill.tasks.pools import Pool
 else:
     _LAZY = {
@@ -125,6 +126,7 @@ else:
         "Month": "core.calendars",
         "NewWebhook": "notifications.webhook_records",
         "Overview": "inspect.views",
+        "PeriodicFunction": "tasks.periodic",
         "Plan": "inspect.plan",
         "Pool": "tasks.pools",
         "PoolStatus": "inspect.pools",
@@ -212,6 +214,7 @@ __all__ = [
     "Override",
     "Overview",
     "PayloadTooLarge",
+    "PeriodicFunction",
     "Plan",
     "Pool",
     "PoolNotFound",

@@ -29,6 +29,7 @@ PLAYED = [
     "docs/how-to/retry-and-give-up.md",
     "docs/how-to/answer-requests.md",
     "docs/how-to/dependencies.md",
+    "docs/how-to/periodic-functions.md",
     "docs/how-to/schedules.md",
     "docs/how-to/simulate-a-provider.md",
     "docs/how-to/unique-jobs.md",

@@ -30,6 +30,19 @@ DEPENDENCY_WAITS = MetricFamily(
     labels=("queue", "dependency"),
 )
 
+PERIODIC_RUNS = MetricFamily(
+    name="tidemill_periodic_runs_total",
+    kind="counter",
+    help_text="Runs of periodic functions.",
+    labels=("name",),
+)
+PERIODIC_FAILURES = MetricFamily(
+    name="tidemill_periodic_failures_total",
+    kind="counter",
+    help_text="Runs of periodic functions that raised an error.",
+    labels=("name",),
+)
+
 
 def _metric(kind: MetricKind, name: str, help_text: str, *labels: str) -> MetricFamily:
     return MetricFamily(name=f"tidemill_{name}", kind=kind, help_text=help_text, labels=labels)
@@ -114,6 +127,8 @@ CATALOGUE: tuple[MetricFamily, ...] = (
     JOB_DURATION,
     JOB_STARTS_MISSED,
     DEPENDENCY_WAITS,
+    PERIODIC_RUNS,
+    PERIODIC_FAILURES,
     POOL_OPEN,
     POOL_LIMIT,
     POOL_LIMIT_USED,

@@ -184,6 +184,18 @@ class MaintenanceCrashed(WorkerEvent, frozen=True, kw_only=True):
     traceback: str
 
 
+class PeriodicFailed(WorkerEvent, frozen=True, kw_only=True):
+    """A periodic function of the application raised an error; the same error in a row is reported once."""
+
+    level: ClassVar[LogLevel] = "warning"
+    sentence: ClassVar[str] = "periodic function failed"
+
+    name: str
+    error: str
+    message: str
+    traceback: str
+
+
 class JobsDroppedEarly(WorkerEvent, frozen=True, kw_only=True):
     """In the last hour a queue's limit by count deleted `jobs` finished jobs before their age limit."""
 

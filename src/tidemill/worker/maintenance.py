@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidemill.contract.coordination import ARRIVALS_TOPIC, Leadership
@@ -16,9 +16,11 @@ from tidemill.core.outcomes import Snooze
 from tidemill.core.queues import HOUR_SECONDS
 from tidemill.core.redaction import redact_text
 from tidemill.metrics.dependencies import DependencyRecord, save_dependency
+from tidemill.metrics.instruments import MetricRegistry
 from tidemill.metrics.rollup import MetricsRollup
 from tidemill.metrics.snapshots import WRITE_INTERVAL_SECONDS, SnapshotWriter
 from tidemill.tasks.definition import TaskDefinition
+from tidemill.tasks.periodic import PeriodicFunction
 from tidemill.telemetry.events import DependencyUnreachable, JobsDroppedEarly
 from tidemill.worker.admitter import Admitter
 from tidemill.worker.attempt import Attempt
@@ -35,6 +37,7 @@ from tidemill.worker.leadership import (
 from tidemill.worker.notifier import Notifier
 from tidemill.worker.options import WorkerOptions
 from tidemill.worker.outbox import DispatchSignal
+from tidemill.worker.periodic import PeriodicFunctions
 from tidemill.worker.reclaimer import Reclaimer
 from tidemill.worker.scheduler import Scheduler
 
@@ -153,6 +156,8 @@ class Maintenance:
         *,
         tasks: Mapping[str, TaskDefinition],
         schedules: Mapping[str, ScheduleSpec],
+        periodics: Sequence[PeriodicFunction[Any]],
+        instruments: MetricRegistry,
         notifications: NotificationConfig | None,
         planner: ClaimPlanner,
         signal: DispatchSignal,
@@ -175,6 +180,8 @@ class Maintenance:
         self.advancer = FlowAdvancer(store, tasks, self.leader, emitter, extra_jobs=extra_jobs)
         self.dependencies = DependencyRecorder(store, emitter)
         self._scheduler = Scheduler(store, tasks, schedules, self.leader, emitter)
+        self._periodics = PeriodicFunctions(periodics, store, self.leader, emitter, instruments)
+        self._periodic_passes = 0
         self._services_by_kind = {
             DocumentKind.FLOW: self.advancer.service,
             DocumentKind.SCHEDULE: self._scheduler.service,
@@ -185,7 +192,13 @@ class Maintenance:
         """A counter that grows each time maintenance may have created jobs. Compare it with an earlier value
         to see whether new jobs may exist."""
         notified = 0 if self._notifier is None else self._notifier.created
-        return self._admitter.admitted + self.advancer.advanced + self._scheduler.fired + notified
+        return (
+            self._admitter.admitted
+            + self.advancer.advanced
+            + self._scheduler.fired
+            + notified
+            + self._periodic_passes
+        )
 
     async def begin(self) -> None:
         """Loads the webhooks, which must be known before the first job runs."""
@@ -199,6 +212,7 @@ class Maintenance:
             pass
         await self.advancer.finish()
         await self._scheduler.finish()
+        self._periodic_passes += await self._periodics.finish()
         if self._notifier is not None:
             await self._notifier.finish()
 
@@ -251,6 +265,7 @@ class Maintenance:
         # A listener costs an idle worker something, so only stores that send this wake-up get one.
         if isinstance(store, TransactionalStore):
             yield request_on_wakeup(store, ARRIVALS_TOPIC, self._admit)
+        yield from self._periodics.services()
         yield self.leader.run()
         if self._notifier is not None:
             yield from self._notifier.services()

@@ -16,6 +16,7 @@ from tidemill.core.pools import PoolSettings
 from tidemill.errors import StoreError
 from tidemill.metrics.snapshots import SnapshotWriter
 from tidemill.tasks.definition import Middleware, TaskDefinition
+from tidemill.tasks.periodic import PeriodicFunction
 from tidemill.tasks.redaction import TaskSecrets
 from tidemill.telemetry.listeners import Signals
 from tidemill.worker.attempt_starter import AttemptStarter
@@ -57,6 +58,7 @@ class Runtime:
         *,
         pools: Mapping[str, PoolSettings],
         schedules: Mapping[str, ScheduleSpec],
+        periodics: Sequence[PeriodicFunction[Any]] = (),
         clock: Clock,
         entropy: Entropy,
         signals: Signals,
@@ -87,6 +89,8 @@ class Runtime:
             self._emitter,
             tasks=tasks,
             schedules=schedules,
+            periodics=periodics,
+            instruments=snapshot_writer.instruments,
             notifications=notifications,
             planner=self._planner,
             signal=self._signal,

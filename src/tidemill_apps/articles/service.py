@@ -4,9 +4,8 @@ create, change, delete and search articles."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -88,12 +87,10 @@ MAX_ATTEMPTS = 3
 SHORT_RETENTION = Retention(count=100)
 """Question vectors are read once, by the request that waits for them."""
 
-LoopFunction = Callable[[], Coroutine[Any, Any, None]]
-
 
 class Articles:
     """The articles application on the Tidemill object `app`. `queue` is the name of the queue in which
-    articles wait for embedding. The functions in `loops` run while a worker runs."""
+    articles wait for embedding."""
 
     queue = EMBEDDING_QUEUE
 
@@ -120,10 +117,7 @@ class Articles:
         self.reembed = self._reembed_task()
         self._search = ArticleSearch(app, self.posts, self.vectors, self._query_task())
         self.reconciler = PostReconciler(app, self.posts, self.vectors, self.requests, EMBED_TASK)
-        self.loops: list[LoopFunction] = [
-            partial(self.reconciler.run_reconcile_loop, settings.reconcile_seconds),
-            partial(self.reconciler.run_sweep_loop, settings.sweep_seconds),
-        ]
+        self.reconciler.declare_periodics(settings.reconcile_seconds, settings.sweep_seconds)
         self._count_outcomes()
         app.lifespan(self._lifespan)
 
@@ -290,17 +284,6 @@ class Articles:
         await asyncio.to_thread(
             import_module, "qdrant_client"
         )  # takes a second: load it now, not during a save
-        async with open_embeddings(self.settings, self.app.clock) as embeddings, run_loops(self.loops):
+        async with open_embeddings(self.settings, self.app.clock) as embeddings:
             yield embeddings
         await self.close()
-
-
-@asynccontextmanager
-async def run_loops(loops: list[LoopFunction]) -> AsyncIterator[None]:
-    tasks = [asyncio.create_task(loop()) for loop in loops]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
