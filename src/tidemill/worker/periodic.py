@@ -13,7 +13,7 @@ from tidemill.metrics.instruments import Counter, MetricRegistry
 from tidemill.tasks.periodic import PeriodicFunction, periodic_topic
 from tidemill.telemetry.events import PeriodicFailed
 from tidemill.worker.attempt import CLEANUP_SECONDS
-from tidemill.worker.event_emitter import EventEmitter, error_fields_with_traceback
+from tidemill.worker.event_emitter import EventEmitter, best_effort, error_fields_with_traceback
 from tidemill.worker.leadership import LeaderElection, MaintenanceService, run_service
 from tidemill.worker.options import REARM_SECONDS
 
@@ -132,7 +132,8 @@ class PeriodicFunctions:
         Returns True if it waited, because a run may have created jobs."""
         waiting = [runner for runner in self._runners if not runner.first_run_ended.is_set()]
         if waiting:
-            await self._leader.renew()
+            async with best_effort():  # without an answer another worker may lead them
+                await self._leader.renew()
         due = [runner for runner in waiting if runner.is_led]
         for runner in due:
             await runner.first_run_ended.wait()
