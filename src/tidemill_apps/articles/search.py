@@ -1,6 +1,6 @@
 """Finds articles by meaning.
 
-A job with the highest priority embeds the question, so that the pool counts the provider call. Every hit is
+A job that runs before all others embeds the question, so that the pool counts the provider call. Every hit is
 checked against its article row, because the row says which version is current and whether the article is
 hidden."""
 

@@ -1,5 +1,5 @@
-"""The class `Articles`. It declares the queues, the pool, the tasks and the background loops. Its methods
-create, change, delete and search articles."""
+"""The class `Articles`. It declares the queues, the pool, the tasks and the periodic functions. Its
+methods create, change, delete and search articles."""
 
 from __future__ import annotations
 
