@@ -51,6 +51,7 @@ SECTIONS = {
         "StepState",
         "FlowPage",
     ],
+    "Periodic functions": ["PeriodicFunction"],
     "Schedules": ["Schedules", "ScheduleView", "SchedulePage", "ScheduleState"],
     "Queues": ["QueueSettings", "Retention", "QueueChanges", "Override"],
     "Inspection": [
@@ -63,6 +64,7 @@ SECTIONS = {
         "Overview",
         "PoolStatus",
         "Explanation",
+        "DependencyStatus",
         "Plan",
     ],
     "Changes": [

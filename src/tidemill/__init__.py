@@ -27,9 +27,11 @@ from tidemill.core.retry import Retry
 from tidemill.core.states import State
 from tidemill.core.unique_keys import Unique
 from tidemill.errors import (
+    AnswerUnavailable,
     AttemptExit,
     ClaimLost,
     ConfigurationError,
+    DependencyUnavailable,
     EnqueueError,
     FlowCancelled,
     FlowError,
@@ -88,6 +90,7 @@ if TYPE_CHECKING:
     from tidemill.inspect.plan import Plan
     from tidemill.inspect.pools import PoolStatus
     from tidemill.inspect.views import BulkResult, JobView, Overview, QueueView
+    from tidemill.metrics.dependencies import DependencyStatus
     from tidemill.metrics.rollup import QueueTotal
     from tidemill.notifications.alert_rules import AlertRule
     from tidemill.notifications.alerts import Alerts, AlertView
@@ -96,6 +99,7 @@ if TYPE_CHECKING:
     from tidemill.schedules.schedule import ScheduleState
     from tidemill.schedules.views import SchedulePage, ScheduleView
     from tidemill.tasks.batches import FailedItem
+    from tidemill.tasks.periodic import PeriodicFunction
     from tidemill.tasks.pools import Pool
 else:
     _LAZY = {
@@ -104,6 +108,7 @@ else:
         "Alerts": "notifications.alerts",
         "BulkResult": "inspect.views",
         "Day": "core.calendars",
+        "DependencyStatus": "metrics.dependencies",
         "Explanation": "inspect.explanation",
         "FailedItem": "tasks.batches",
         "FinishedJob": "notifications.webhook_records",
@@ -121,6 +126,7 @@ else:
         "Month": "core.calendars",
         "NewWebhook": "notifications.webhook_records",
         "Overview": "inspect.views",
+        "PeriodicFunction": "tasks.periodic",
         "Plan": "inspect.plan",
         "Pool": "tasks.pools",
         "PoolStatus": "inspect.pools",
@@ -157,6 +163,7 @@ __all__ = [
     "AlertRule",
     "AlertView",
     "Alerts",
+    "AnswerUnavailable",
     "ArchiveJobs",
     "AttemptExit",
     "BulkResult",
@@ -167,6 +174,8 @@ __all__ = [
     "CurrentAttempt",
     "Day",
     "DeleteJobs",
+    "DependencyStatus",
+    "DependencyUnavailable",
     "EnqueueError",
     "Error",
     "Explanation",
@@ -205,6 +214,7 @@ __all__ = [
     "Override",
     "Overview",
     "PayloadTooLarge",
+    "PeriodicFunction",
     "Plan",
     "Pool",
     "PoolNotFound",

@@ -26,6 +26,7 @@
   │   ├── ResultUnreadable     it is done, but its result does not have the declared type
   │   ├── ResultTimeout        it did not end in time; it may still end later
   │   └── WaitRefused          its handler must not wait for another job here; use a flow
+  ├── AnswerUnavailable        `app.answer` got no result before its deadline
   └── FlowError                about one flow
       ├── FlowNotFound         there is no such flow (any more)
       ├── FlowFailed           a step of it failed, or it timed out
@@ -36,6 +37,7 @@ Raised by handlers to end an attempt on purpose:
   AttemptExit
   ├── RetryAfter               failed, retry after a delay; the attempt counts
   ├── SnoozeFor                not now, run again after a delay; the attempt does not count
+  │   └── DependencyUnavailable  a service that the handler needs is away; units of unsent calls come back
   ├── GiveUp                   failed for good, regardless of the retry policy
   │   ├── UnknownOutcome       a paid step may have been paid already (`on_unknown="park"`)
   │   └── StepUnusable         a step's result cannot be stored, or not be read as annotated
@@ -44,6 +46,7 @@ Raised by handlers to end an attempt on purpose:
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Literal
 
 from tidemill.times import to_seconds
 
@@ -166,6 +169,25 @@ class WaitRefused(JobError):
         self.lasting = lasting
 
 
+AnswerProblem = Literal["pool_closed", "too_late", "timeout", "cancelled", "failed"]
+
+
+class AnswerUnavailable(TidemillError):
+    """`app.answer` got no result. An HTTP route that raises it answers 503, with `Retry-After` if
+    `retry_after` is not None.
+
+    - `code`: `pool_closed` (a pool stays closed beyond the deadline; no job was sent), `too_late` (the job
+      cannot start before the deadline), `timeout`, `cancelled`, or `failed` (the job failed for good)
+    - `reason`: why the pool is closed, the job's explanation, or its error
+    - `retry_after`: seconds after which a new try makes sense; None if a person has to act first"""
+
+    def __init__(
+        self, message: str, *, code: AnswerProblem, reason: str, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code, self.reason, self.retry_after = code, reason, retry_after
+
+
 class FlowError(TidemillError):
     """Base class of errors about one flow."""
 
@@ -201,6 +223,26 @@ class SnoozeFor(AttemptExit):
     def __init__(self, delay: float | timedelta, reason: str | None = None) -> None:
         super().__init__(reason or "snoozed")
         self.delay, self.reason = to_seconds(delay), reason
+
+
+class DependencyUnavailable(SnoozeFor):
+    """Ends the attempt because a service that the handler needs, such as Qdrant or S3, cannot be used now.
+    The job runs again after `retry_in` seconds. The attempt does not count.
+
+    - `dependency`: the service's name. Use few names, because metrics have a series for each.
+    - `problem`: why it cannot be used, such as "connection refused".
+
+    The job's note, and so its explanation, becomes "waiting for Qdrant: connection refused". Reserved units
+    of calls that the handler did not report are returned, because such calls count as not sent. If you have
+    sent a call without a hook, report it with `ctx.used` before you raise. On an HTTP route the answer is
+    503 with `Retry-After`."""
+
+    def __init__(self, dependency: str, problem: str, *, retry_in: float | timedelta = 30.0) -> None:
+        super().__init__(retry_in, f"waiting for {dependency}: {problem}")
+        self.dependency, self.problem = dependency, problem
+
+    def __str__(self) -> str:
+        return f"{self.dependency} is unavailable: {self.problem}"
 
 
 class GiveUp(AttemptExit):

@@ -21,6 +21,7 @@ from tidemill.core.claims import Heartbeat, HeldJob
 from tidemill.core.jobs import Error
 from tidemill.core.outcomes import Crash, FinalFailure, JobRelease, Success
 from tidemill.core.queues import QueueChanges, Retention
+from tidemill.metrics.dependencies import DependencyRecord, save_dependency
 
 OOPS = Error("Oops", "it went wrong")
 
@@ -319,6 +320,19 @@ def test_a_new_poison_job_is_bad(cli: Cli) -> None:
     assert not any(each["subject"] == "poison" for each in run_doctor(cli, 1))
     cli.on_store(crash)
     assert f"such as {job} (send)" in finding(cli, 1, "ended the process that ran it")["message"]
+
+
+def test_a_service_that_is_away_is_bad(cli: Cli) -> None:
+    async def report(store: Store) -> None:
+        now = (await store.read_clock()).wall
+        record = DependencyRecord(name="S3", problem="no route", since=now - 120, seen=now, retry_in=30)
+        await save_dependency(store, record)
+
+    cli.on_store(report)
+    found = finding(cli, 1, "jobs have been waiting for it")
+    assert found["subject"] == "dependency S3"
+    assert "for 2 min" in found["message"]
+    assert "no route" in found["message"]
 
 
 class Yesterday(SystemClock):

@@ -12,7 +12,13 @@ from msgspec import Struct
 from tests.web.asgi_client import HOST, ClientResponse, send_request
 from tests.web.signed_in_client import create_token
 from tidemill import Tidemill
-from tidemill.errors import ConfigurationError, JobNotFound, StoreUnavailable
+from tidemill.errors import (
+    AnswerUnavailable,
+    ConfigurationError,
+    DependencyUnavailable,
+    JobNotFound,
+    StoreUnavailable,
+)
 from tidemill.testing import ManualClock
 from tidemill.web import HTTPError, Problem, Role, RouteRequest
 from tidemill.web.api.openapi import openapi_document
@@ -38,9 +44,23 @@ RAISED: dict[str, Exception] = {
     "wrong": ConfigurationError("ids: must not be empty"),
     "gone": JobNotFound("there is no job 7"),
     "down": StoreUnavailable("the store cannot be reached"),
+    "away": DependencyUnavailable("Qdrant", "connection refused", retry_in=14.2),
+    "late": AnswerUnavailable("no call is free", code="too_late", reason="full", retry_after=90.5),
+    "closed": AnswerUnavailable("the pool: is closed", code="pool_closed", reason="closed"),
     "mistake": ZeroDivisionError("ours"),
 }
-STATUS = {"missing": 404, "long": 413, "often": 429, "full": 503, "wrong": 422, "gone": 404, "down": 503}
+STATUS = {
+    "missing": 404,
+    "long": 413,
+    "often": 429,
+    "full": 503,
+    "wrong": 422,
+    "gone": 404,
+    "down": 503,
+    "away": 503,
+    "late": 503,
+    "closed": 503,
+}
 
 
 @pytest.fixture
@@ -105,7 +125,7 @@ async def test_body_errors_use_the_format(app: Tidemill) -> None:
 async def test_handler_errors_use_the_format(app: Tidemill, id_: str) -> None:
     refused = await post(add(app), id_, await create_token(app, Role.OPERATOR))
     assert own(refused, STATUS[id_]) == str(RAISED[id_])
-    assert refused.headers.get("retry-after") == ("7" if id_ == "often" else None)
+    assert refused.headers.get("retry-after") == {"often": "7", "away": "15", "late": "91"}.get(id_)
 
 
 async def test_too_many_requests(app: Tidemill) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tidemill.http_routes.registry import WebRegistry
     from tidemill.inspect.metrics_exposition import Exposition
     from tidemill.notifications.config import NotificationConfig
+    from tidemill.tasks.periodic import PeriodicFunction
     from tidemill.tasks.pools import Classifiers
     from tidemill.tasks.redaction import TaskSecrets
     from tidemill.worker.worker import Lifespan
@@ -84,6 +85,7 @@ class Application:
         self._web: WebRegistry | None = None
         self._secrets: TaskSecrets | None = None
         self.middlewares: list[Middleware] = []
+        self.periodics: dict[str, PeriodicFunction[Any]] = {}
         self.declared_in_code: set[str] = set()
         """The queues of `app.queue(…)`; others may be set in the TOML file only."""
         self._lifespan: Lifespan | None = None

@@ -202,6 +202,18 @@ class InspectionApi(Application):
         """Returns the reasons why a job waits, or what the job is doing."""
         return await self.inspect.explain(id)
 
+    async def answer(self, request: JobRequest[R], *, within: float | timedelta) -> R:
+        """Runs a job ahead of all others and returns its result: `await app.answer(embed.job(text),
+        within=15)`. It is for callers that wait, such as an HTTP request.
+
+        The job gets the most urgent priority and expires at the deadline, so no job runs without a caller.
+        `within` are the seconds until the deadline. Raises AnswerUnavailable if there is no result by then,
+        and earlier if a pool stays closed or no call is free before the deadline. A route that raises this
+        error answers 503 with `Retry-After`."""
+        from tidemill.app.answers import AnswerWait
+
+        return await AnswerWait(self.client, self.inspect, within).run(request)
+
     async def plan(
         self,
         what: Task[Any, Any] | JobRequest[Any] | Iterable[JobRequest[Any]],

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, cast, overload
 
 from tidemill.app.application import Application, resolve_queue_settings
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tidemill.client.schedules import Schedules
     from tidemill.core.limits import Limit
     from tidemill.schedules.settings import ScheduleOptions
+    from tidemill.tasks.periodic import PeriodicFunction
     from tidemill.tasks.pools import Classifier, Classifiers, Pool, PoolOptions
 
 
@@ -197,6 +199,7 @@ class ResourceDeclarations(Application):
 
 
 ListenerT = TypeVar("ListenerT", bound=Callable[[Any], object])
+T = TypeVar("T")
 
 
 class HookDeclarations(Application):
@@ -210,6 +213,44 @@ class HookDeclarations(Application):
             raise ConfigurationError("lifespan is given twice; open everything in one function")
         self._lifespan = make_lifespan(function)
         return function
+
+    def periodic(
+        self,
+        name: str,
+        *,
+        every: float | timedelta,
+        retry_in: float | timedelta | None = None,
+        on_every_worker: bool = False,
+    ) -> Callable[[Callable[[], Awaitable[T]]], PeriodicFunction[T]]:
+        """Declares a function that a worker calls every `every` seconds, without a job: `@app.periodic(
+        "reconcile", every=60)` above an async function without arguments. Its `wake()` requests a run now.
+
+        Of all workers of a store, one at a time runs the function; if it stops, another takes over within
+        seconds. `on_every_worker=True`: each worker runs it. `retry_in` are the seconds until the next run
+        after a failed one, `every` by default. `name` must be unique among the programs of a store."""
+        from tidemill.tasks.periodic import PeriodicFunction
+
+        if name in self.periodics:
+            raise ConfigurationError(f"periodic {name!r} is declared twice; give one of them another name")
+
+        def declare(function: Callable[[], Awaitable[T]]) -> PeriodicFunction[T]:
+            made = PeriodicFunction(
+                name,
+                function,
+                every=every,
+                retry_in=retry_in,
+                on_every_worker=on_every_worker,
+                send_wakeup=self._send_wakeup,
+            )
+            self.periodics[name] = made
+            return made
+
+        return declare
+
+    def _send_wakeup(self, topic: str) -> None:
+        """Sends a wake-up from a process without a worker. Does nothing if its store is not open."""
+        if (store := self.client.current_store()) is not None:
+            store.wake([topic])
 
     def middleware(self, function: Middleware) -> Middleware:
         """Registers a function that wraps every attempt: `async def around(ctx, run): …; return await run()`.

@@ -39,6 +39,7 @@ class WorkerApi(NotificationApi):
             self.tasks,
             self.pools,
             schedules=None if self._schedules is None else self._schedules.declared,
+            periodics=list(self.periodics.values()),
             options=self.worker_options(**options),
             clock=self.clock,
             entropy=self.entropy,

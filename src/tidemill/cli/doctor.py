@@ -10,7 +10,13 @@ from socket import gethostname
 import click
 
 from tidemill.app import Tidemill
-from tidemill.cli.doctor_jobs import check_arrivals, check_flows, check_jobs, check_schedules
+from tidemill.cli.doctor_jobs import (
+    check_arrivals,
+    check_dependencies,
+    check_flows,
+    check_jobs,
+    check_schedules,
+)
 from tidemill.cli.doctor_queues import (
     Finding,
     check_pools,
@@ -108,6 +114,7 @@ async def _run_checks(app: Tidemill, target: CommandTarget) -> list[Finding]:
         *await check_queues(app, overview, target),
         *check_pools(app, overview, target),
         *await check_jobs(app, overview, target),
+        *await check_dependencies(app, overview),
         *await check_arrivals(app, overview, target),
         *await check_flows(app, overview, target),
         *await check_schedules(app, overview, target),

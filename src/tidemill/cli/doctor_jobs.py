@@ -1,4 +1,4 @@
-"""The doctor's findings about jobs, arrivals, flows and schedules."""
+"""The doctor's findings about jobs, the services they need, arrivals, flows and schedules."""
 
 from __future__ import annotations
 
@@ -20,6 +20,21 @@ from tidemill.schedules.schedule import ScheduleOrigin, ScheduleState, try_decod
 
 MAX_JOBS_READ = 1000
 UNKNOWN_TASK_TEXT = "does not know this task"
+
+
+async def check_dependencies(app: Tidemill, overview: Overview) -> list[Finding]:
+    """Returns a finding of level "bad" for each service that handlers cannot use now."""
+    return [
+        Finding(
+            subject=f"dependency {found.name}",
+            level="bad",
+            message=f"jobs have been waiting for it for {format_duration(overview.now - found.since)}: "
+            f"{found.problem}",
+            remedy="see that it runs and can be reached; the jobs go on by themselves",
+        )
+        for found in await app.inspect.dependencies()
+        if found.is_away
+    ]
 
 
 async def check_jobs(app: Tidemill, overview: Overview, target: CommandTarget) -> list[Finding]:

@@ -205,13 +205,13 @@ def recount_account(pool: PoolSettings, account: Account, reservation: Reservati
     return replace(account, state=reservations.recount_units(pool, account.state, reservation, now))
 
 
-def record_call_end(account: Account, job: str, now: Instant, *, well: bool) -> Account:
+def record_call_end(account: Account, job: str, now: Instant, *, is_success: bool) -> Account:
     """Returns the account after a call of `job` has ended. It changes only if the job is the pool's probe.
-    `well=True`: the call succeeded, and the pool opens. `well=False`: the call does not show whether the pool
+    `is_success=True`: the call succeeded, and the pool opens. `is_success=False`: the call does not show whether the pool
     can be opened, so another job may become the probe."""
     changed = (
         breakers.finish_probe(account.breaker, job, now)
-        if well
+        if is_success
         else breakers.drop_probe(account.breaker, job)
     )
     return _with_breaker(account, changed)

@@ -75,7 +75,7 @@ def exchange_deferred(
     part, rest = reservations.split_reservation(pool, held.reservation, need.units)
     free = accounts.release_units(pool, account, part, now)
     if held.probe:
-        free = accounts.record_call_end(free, job, now, well=False)
+        free = accounts.record_call_end(free, job, now, is_success=False)
     answer = accounts.request_units(pool, free, UnitRequest(job, need.units, PRIORITY_RANGE[0]), now)
     if isinstance(answer, UnitDenial):
         return answer

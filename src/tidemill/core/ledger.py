@@ -226,7 +226,9 @@ def _record_call_ends(
             continue
         pool, before = known
         after = (
-            accounts.record_call_end(before, job, now, well=is_success) if account_key in probes else before
+            accounts.record_call_end(before, job, now, is_success=is_success)
+            if account_key in probes
+            else before
         )
         own = [reserved for reserved in ended if reserved.account_key == account_key]
         claimed = _call_facts(*known, own, UsageReport()).claimed
@@ -245,7 +247,7 @@ def recount_units(ledger: Ledger, ended: Sequence[HeldReservation], job: str, no
         account = accounts.recount_account(*known, reserved.reservation, now)
         ledger.add_history(reserved.pool, history_entry_of_call(known[0], reserved.reservation, None))
         if reserved.probe:
-            account = accounts.record_call_end(account, job, now, well=False)
+            account = accounts.record_call_end(account, job, now, is_success=False)
         ledger.save(reserved.account_key, account)
 
 
@@ -278,7 +280,7 @@ def _release_unspent(ledger: Ledger, unspent: Sequence[HeldReservation], job: st
         if known := ledger.load(reserved.account_key):
             account = accounts.release_units(*known, reserved.reservation, now)
             if reserved.probe:
-                account = accounts.record_call_end(account, job, now, well=False)
+                account = accounts.record_call_end(account, job, now, is_success=False)
             save_account(ledger, reserved.account_key, job, known[1], account)
 
 

@@ -26,10 +26,12 @@ class RetryLater(msgspec.Struct, frozen=True, tag="retry"):
 
 
 class Snooze(msgspec.Struct, frozen=True, tag="snooze"):
-    """The handler asked to run the job again after `delay` seconds. The attempt does not count."""
+    """The handler asked to run the job again after `delay` seconds. The attempt does not count. `dependency`
+    is the name of the service that the handler could not use; None if it snoozed for another reason."""
 
     delay: float
     reason: str | None = None
+    dependency: str | None = None
 
 
 class FinalFailure(msgspec.Struct, frozen=True, tag="fail"):

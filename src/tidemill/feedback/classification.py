@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from tidemill.core.feedback import MIN_REFUSAL_STATUS, Reason, Refusal
 from tidemill.core.needs import Units
+from tidemill.errors import DependencyUnavailable
 from tidemill.feedback import anthropic, elevenlabs, gemini, generic_http, glm, openai
 from tidemill.feedback.generic_http import (
     PROGRAM_ERRORS,
@@ -244,9 +245,12 @@ def _describe_error(error: Exception) -> str:
 def is_known_unpaid(error: BaseException, *, now: float) -> bool:
     """True if the failed call certainly cost nothing: it was never sent, or the provider answered its first
     try with an error. After a retry of the client, an earlier try may have been billed. In an exception group
-    this must be true for every member. `now` is the wall time."""
+    this must be true for every member. `now` is the wall time. A handler raises DependencyUnavailable only
+    before the call is sent."""
     if not isinstance(error, Exception):
         return False  # the process or the attempt ends in the middle of a call
+    if isinstance(error, DependencyUnavailable):
+        return True
     found = list(group_members(error))
     return bool(found) and all(_is_unpaid(member, now) for member in found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -62,6 +63,7 @@ _STATUS_BY_ERROR: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (errors.ConfigurationError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (errors.StoreFull, HTTPStatus.INSUFFICIENT_STORAGE),
     (errors.StoreError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (errors.AnswerUnavailable, HTTPStatus.SERVICE_UNAVAILABLE),
     (errors.TidemillError, HTTPStatus.CONFLICT),
 )
 _REASON_PHRASES = {
@@ -84,10 +86,30 @@ def problem_from_error(error: Exception) -> Problem | None:
     whose details stay in the log."""
     if isinstance(error, HTTPError):
         return _problem(error.status, error.detail, error.field)
+    if isinstance(error, errors.DependencyUnavailable):
+        return _problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error), None)
     for kind, status in _STATUS_BY_ERROR:
         if isinstance(error, kind):
-            return _problem(status, str(error), _field_in_message(str(error)))
+            field = None if isinstance(error, errors.AnswerUnavailable) else _field_in_message(str(error))
+            return _problem(status, str(error), field)
     return None
+
+
+def problem_headers(error: Exception) -> dict[str, str]:
+    """Returns the headers of the error response: those of an HTTPError, or `Retry-After` if the error says
+    when to try again."""
+    if isinstance(error, HTTPError):
+        return error.headers
+    if isinstance(error, errors.DependencyUnavailable):
+        return retry_after_header(error.delay)
+    if isinstance(error, errors.AnswerUnavailable) and error.retry_after is not None:
+        return retry_after_header(error.retry_after)
+    return {}
+
+
+def retry_after_header(seconds: float) -> dict[str, str]:
+    """Returns the header `Retry-After` in whole seconds, 1 or more."""
+    return {"retry-after": f"{math.ceil(max(1.0, seconds))}"}
 
 
 INTERNAL_ERROR = Problem(

@@ -42,6 +42,7 @@ from tidemill.inspect.overrides import clear_pool_override, close_pool, override
 from tidemill.inspect.pools import PoolStatus
 from tidemill.inspect.queues import DailyHistoryCache, load_queue_view, load_queue_views, require_queue
 from tidemill.inspect.views import BulkResult, JobCount, JobView, Overview, QueueView
+from tidemill.metrics.dependencies import DependencyStatus, load_dependencies
 from tidemill.metrics.rollup import QueueTotal, load_totals
 from tidemill.tasks.definition import TaskDefinition
 from tidemill.telemetry.listeners import Signals
@@ -132,6 +133,10 @@ class Inspector:
             views.view_checkpoint(checkpoint, job) for checkpoint in await store.checkpoints(id)
         )
         return JobView(job=job, attempts=tuple(attempts), log=tuple(log), checkpoints=checkpoints)
+
+    async def dependencies(self) -> list[DependencyStatus]:
+        """Returns the services that handlers named with `DependencyUnavailable`, sorted by name."""
+        return await load_dependencies(await self._store())
 
     async def explain(self, id: str) -> Explanation:  # noqa: A002 - the word for it
         """Returns why a job waits or what became of it. `id` is the id of a job, or of a flow step that has

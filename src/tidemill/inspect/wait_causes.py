@@ -124,8 +124,11 @@ def _scheduled_cause(facts: ExplanationInputs, times: TimeFormatter) -> Cause:
         if job.attempts > 0 and job.error is not None:
             return _retry_cause(facts, job.error, times)
     elif job.started is not None:
-        sentence = f"Its handler put the job off; it starts again {start}."
-        return Cause(CauseCode.SNOOZED, sentence, {"until": job.due, "attempts": job.attempts})
+        why = f" ({job.note})" if job.note else ""
+        sentence = f"Its handler put the job off{why}; it starts again {start}."
+        return Cause(
+            CauseCode.SNOOZED, sentence, {"until": job.due, "attempts": job.attempts, "note": job.note}
+        )
     return Cause(CauseCode.SCHEDULED, f"The job is scheduled to start {start}.", {"until": job.due})
 
 

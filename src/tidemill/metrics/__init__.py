@@ -4,6 +4,7 @@
     families      metric families, their samples, and the text format
     instruments   counters, gauges and histograms of an application: `app.metrics`
     snapshots     writes the metrics of one process to the store
+    dependencies  services that handlers could not use
     rollup        adds up the snapshots of ended processes, and old history
 
 No label is a job's id or a pool's key. So the number of series depends on the code, not on the load."""

@@ -23,6 +23,26 @@ JOB_STARTS_MISSED = MetricFamily(
     labels=("queue", "task"),
 )
 
+DEPENDENCY_WAITS = MetricFamily(
+    name="tidemill_dependency_waits_total",
+    kind="counter",
+    help_text="Attempts put off because a service that they need was away.",
+    labels=("queue", "dependency"),
+)
+
+PERIODIC_RUNS = MetricFamily(
+    name="tidemill_periodic_runs_total",
+    kind="counter",
+    help_text="Runs of periodic functions.",
+    labels=("name",),
+)
+PERIODIC_FAILURES = MetricFamily(
+    name="tidemill_periodic_failures_total",
+    kind="counter",
+    help_text="Runs of periodic functions that raised an error.",
+    labels=("name",),
+)
+
 
 def _metric(kind: MetricKind, name: str, help_text: str, *labels: str) -> MetricFamily:
     return MetricFamily(name=f"tidemill_{name}", kind=kind, help_text=help_text, labels=labels)
@@ -106,6 +126,9 @@ CATALOGUE: tuple[MetricFamily, ...] = (
     JOBS_DROPPED_EARLY,
     JOB_DURATION,
     JOB_STARTS_MISSED,
+    DEPENDENCY_WAITS,
+    PERIODIC_RUNS,
+    PERIODIC_FAILURES,
     POOL_OPEN,
     POOL_LIMIT,
     POOL_LIMIT_USED,

@@ -23,7 +23,7 @@ from tidemill.core.feedback import MIN_REFUSAL_STATUS, Observation, PoolUsage, R
 from tidemill.core.needs import IMPLIED, Need, Units, combine_needs
 from tidemill.core.pools import PoolSettings
 from tidemill.core.windows import SEND_SHARE
-from tidemill.errors import ConfigurationError, SnoozeFor, StoreError
+from tidemill.errors import ConfigurationError, DependencyUnavailable, SnoozeFor, StoreError
 from tidemill.hooks.watched_call import WatchedCall
 from tidemill.tasks.costs import problem_with_units, units_for
 from tidemill.tasks.pools import Classifiers, Pool, PoolUse
@@ -129,7 +129,13 @@ class UsageMeter:
     def refused(self, error: BaseException) -> Refusal | None:
         """Returns the provider's refusal in the exception that ended the handler; None if it is no refusal.
 
-        Reports the exception, unless it was reported before. Never raises, because the attempt must end."""
+        Reports the exception, unless it was reported before. Never raises, because the attempt must end. A
+        `DependencyUnavailable` is no refusal, even if its cause is a response: that response came from the
+        dependency and not from the pool's provider."""
+        if isinstance(error, DependencyUnavailable):
+            if self._calls is not None:
+                self._calls.report_unanswered()
+            return None
         for seen, refusal in self._seen_exceptions:
             if any(link is seen for link in _exception_chain(error)):
                 return refusal

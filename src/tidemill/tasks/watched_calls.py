@@ -42,6 +42,7 @@ class MeteredCalls:
         self._reserved: dict[PoolKey, float] = {}
         self._late_at: dict[int, float] = {}  # by the id of a need, which `_needs` keeps from being reused
         self._needs: list[Need] = []
+        self._unanswered: dict[MeteredCall, None] = {}
         self._correctable: dict[
             MeteredCall, None
         ] = {}  # responses that the handler has not reported, the latest last
@@ -74,9 +75,19 @@ class MeteredCalls:
             call.late_at = self._late_at[id(need)] = now + SEND_SHARE * call.jitter
             return Departure.LATE
 
+    def report_unanswered(self) -> None:
+        """Reports the reserved units of every request that was sent and got no answer, because the provider
+        may have counted it."""
+        with self._lock:
+            calls = list(self._unanswered)
+        for call in calls:
+            call.units = {"requests": 1.0, **call.need.units}
+            call.report()
+
     def is_extra(self, call: MeteredCall) -> bool:
         """Counts one more request of the call. Returns True if no reservation covers it."""
         with self._lock:
+            self._unanswered[call] = None
             remaining = self._reserved.get(call.pool_key, 0.0) - 1.0
             self._reserved[call.pool_key] = max(remaining, 0.0)
         return remaining < 0
@@ -86,6 +97,7 @@ class MeteredCalls:
 
     def add_answer(self, call: MeteredCall) -> None:
         with self._lock:
+            self._unanswered.pop(call, None)
             if not call.by_hand:
                 self._correctable[call] = None
                 if len(self._correctable) > MAX_CORRECTABLE_ANSWERS:

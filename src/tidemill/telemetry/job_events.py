@@ -84,6 +84,19 @@ class JobSnoozed(AttemptEvent, frozen=True, kw_only=True):
     seconds: float
     delay: float
     reason: str | None = None
+    dependency: str | None = None
+
+
+class DependencyUnreachable(AttemptEvent, frozen=True, kw_only=True):
+    """A job waits for a service that its handler could not use; the next try follows in `retry_in` s."""
+
+    level: ClassVar[LogLevel] = "warning"
+    sentence: ClassVar[str] = "dependency unreachable"
+    is_log_throttled: ClassVar[bool] = True
+
+    dependency: str
+    problem: str
+    retry_in: float
 
 
 class JobReleased(AttemptEvent, frozen=True, kw_only=True):

@@ -192,6 +192,18 @@ class MaintenanceCrashed(WorkerEvent, frozen=True, kw_only=True):
     traceback: str
 
 
+class PeriodicFailed(WorkerEvent, frozen=True, kw_only=True):
+    """A periodic function of the application raised an error; the same error in a row is reported once."""
+
+    level: ClassVar[LogLevel] = "warning"
+    sentence: ClassVar[str] = "periodic function failed"
+
+    name: str
+    error: str
+    message: str
+    traceback: str
+
+
 class JobsDroppedEarly(WorkerEvent, frozen=True, kw_only=True):
     """A queue had more finished jobs than its retention allows. So in the last hour `jobs` of them were
     deleted before the age at which the retention deletes them."""

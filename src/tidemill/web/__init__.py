@@ -8,7 +8,7 @@ handler and sends the response. An error becomes a problem document, or an error
 from __future__ import annotations
 
 from tidemill.http_routes.files import File, ObjectStore, Upload, UploadStream
-from tidemill.http_routes.problems import HTTPError, Problem
+from tidemill.http_routes.problems import HTTPError, Problem, retry_after_header
 from tidemill.http_routes.routes import (
     EventStream,
     PageResponse,
@@ -37,4 +37,5 @@ __all__ = [
     "UploadStream",
     "User",
     "dashboard",
+    "retry_after_header",
 ]

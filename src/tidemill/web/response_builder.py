@@ -14,10 +14,10 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from tidemill.http_routes.problems import (
     INTERNAL_ERROR,
-    HTTPError,
     Problem,
     ProblemFormatter,
     problem_from_error,
+    problem_headers,
 )
 from tidemill.http_routes.routes import PageResponse, Redirect, Route, StreamEvent, TextResponse
 from tidemill.web.renderer import Renderer
@@ -57,7 +57,7 @@ def problem_response(
     format_problem: ProblemFormatter | None = None,
 ) -> Response:
     problem = problem_from_error(error) or INTERNAL_ERROR
-    headers = error.headers if isinstance(error, HTTPError) else {}
+    headers = problem_headers(error)
     if format_problem is not None:
         return Response(
             msgspec.json.encode(format_problem(problem)),

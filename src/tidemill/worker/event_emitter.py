@@ -180,12 +180,20 @@ class OutcomeEvents:
     - `crashed`: attempts whose child process died. A claim does not contain the crash limit of the queue. So
       `emit_crashes` later asks the store whether these jobs reached the limit, and emits the events.
     - `on_missed`: a function that is called with each attempt whose reserved units were too old when its
-      handler was about to start; such an attempt is released."""
+      handler was about to start; such an attempt is released.
+    - `on_dependency`: a function that is called with each attempt whose handler could not use a service, and
+      with its outcome."""
 
     def __init__(
-        self, stats: WorkerStats, emitter: EventEmitter, on_missed: Callable[[Attempt], None]
+        self,
+        stats: WorkerStats,
+        emitter: EventEmitter,
+        *,
+        on_missed: Callable[[Attempt], None],
+        on_dependency: Callable[[Attempt, Snooze], None],
     ) -> None:
         self._stats, self._emitter, self._on_missed = stats, emitter, on_missed
+        self._on_dependency = on_dependency
         self._loop = asyncio.get_running_loop()
         self.crashed: list[tuple[Attempt, Error]] = []
 
@@ -216,9 +224,11 @@ class OutcomeEvents:
             case SmallerBatch():
                 stats.released += 1
                 emit(JobReleased, attempt, seconds=seconds, reason="split")
-            case Snooze(delay, why):
+            case Snooze(delay, why, dependency):
                 stats.snoozed += 1
-                emit(JobSnoozed, attempt, seconds=seconds, delay=delay, reason=why)
+                emit(JobSnoozed, attempt, seconds=seconds, delay=delay, reason=why, dependency=dependency)
+                if dependency is not None:
+                    self._on_dependency(attempt, attempt.outcome)
             case RetryLater(delay, error):
                 stats.retried += 1
                 fields = {"error": error.type, "message": error.message}

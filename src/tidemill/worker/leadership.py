@@ -175,7 +175,7 @@ class LeaderElection:
         while True:
             pause = self._every
             try:
-                pause = await self._renew()
+                pause = await self.renew()
                 failing = False
             except StoreError as error:
                 if not failing:
@@ -205,7 +205,7 @@ class LeaderElection:
         for service in self._services_by_name.values():
             service.drop_lead()
 
-    async def _renew(self) -> float:
+    async def renew(self) -> float:
         """Renews the leases of this worker and asks for free ones. Returns the seconds until the next
         request."""
         sent = self._loop.time()

@@ -5,19 +5,25 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidemill.contract.coordination import ARRIVALS_TOPIC, Leadership
 from tidemill.contract.jobs import TransactionalStore
 from tidemill.contract.store import PeriodicMaintenance, Store
 from tidemill.core.documents import DocumentKind
+from tidemill.core.outcomes import Snooze
 from tidemill.core.queues import HOUR_SECONDS
+from tidemill.core.redaction import redact_text
+from tidemill.metrics.dependencies import DependencyRecord, save_dependency
+from tidemill.metrics.instruments import MetricRegistry
 from tidemill.metrics.rollup import MetricsRollup
 from tidemill.metrics.snapshots import WRITE_INTERVAL_SECONDS, SnapshotWriter
 from tidemill.tasks.definition import TaskDefinition
-from tidemill.telemetry.events import JobsDroppedEarly
+from tidemill.tasks.periodic import PeriodicFunction
+from tidemill.telemetry.events import DependencyUnreachable, JobsDroppedEarly
 from tidemill.worker.admitter import Admitter
+from tidemill.worker.attempt import Attempt
 from tidemill.worker.claim_planner import ClaimPlanner
 from tidemill.worker.event_emitter import EventEmitter
 from tidemill.worker.flow_advancer import FlowAdvancer
@@ -31,6 +37,7 @@ from tidemill.worker.leadership import (
 from tidemill.worker.notifier import Notifier
 from tidemill.worker.options import WorkerOptions
 from tidemill.worker.outbox import DispatchSignal
+from tidemill.worker.periodic import PeriodicFunctions
 from tidemill.worker.reclaimer import Reclaimer
 from tidemill.worker.scheduler import Scheduler
 
@@ -93,6 +100,43 @@ class Pruner:
             self._emitter.worker_event(JobsDroppedEarly, queue=queue, jobs=in_last_hour)
 
 
+MAX_NAME_CHARACTERS, MAX_PROBLEM_CHARACTERS = 100, 500
+WRITE_PAUSE_SECONDS = 2.0
+"""A worker writes the record of one service at most this often, however many jobs report it."""
+
+
+class DependencyRecorder:
+    """Emits the events about services that handlers could not use, and writes the records that
+    `Inspector.dependencies` reads."""
+
+    def __init__(self, store: Store, emitter: EventEmitter) -> None:
+        self._store, self._emitter = store, emitter
+        self._loop = asyncio.get_running_loop()
+        self.service = MaintenanceService("dependencies", led=False)
+        self._pending: dict[str, DependencyRecord] = {}
+        self._written_at: dict[str, float] = {}
+
+    def note(self, attempt: Attempt, outcome: Snooze) -> None:
+        """Reports that the handler of `attempt` could not use the service in its outcome."""
+        name, delay = str(outcome.dependency)[:MAX_NAME_CHARACTERS], outcome.delay
+        problem = (outcome.reason or "").removeprefix(f"waiting for {outcome.dependency}: ")
+        self._emitter.attempt_event(
+            DependencyUnreachable, attempt, dependency=name, problem=problem, retry_in=delay
+        )
+        now = self._emitter.wall(self._loop.time())
+        told = redact_text(problem, self._emitter.secrets.usual)[:MAX_PROBLEM_CHARACTERS]
+        self._pending[name] = DependencyRecord(name=name, problem=told, since=now, seen=now, retry_in=delay)
+        self.service.request(self._written_at.get(name, -WRITE_PAUSE_SECONDS) + WRITE_PAUSE_SECONDS)
+
+    async def write(self) -> bool:
+        """Writes the pending records. Returns False: no work is left."""
+        pending, self._pending = self._pending, {}
+        for name, record in pending.items():
+            self._written_at[name] = self._loop.time()
+            await save_dependency(self._store, record)
+        return False
+
+
 UPKEEP_SECONDS = 5.0
 
 
@@ -112,6 +156,8 @@ class Maintenance:
         *,
         tasks: Mapping[str, TaskDefinition],
         schedules: Mapping[str, ScheduleSpec],
+        periodics: Sequence[PeriodicFunction[Any]],
+        instruments: MetricRegistry,
         notifications: NotificationConfig | None,
         planner: ClaimPlanner,
         signal: DispatchSignal,
@@ -132,7 +178,10 @@ class Maintenance:
         )
         extra_jobs = None if self._notifier is None else self._notifier.add_flow_deliveries
         self.advancer = FlowAdvancer(store, tasks, self.leader, emitter, extra_jobs=extra_jobs)
+        self.dependencies = DependencyRecorder(store, emitter)
         self._scheduler = Scheduler(store, tasks, schedules, self.leader, emitter)
+        self._periodics = PeriodicFunctions(periodics, store, self.leader, emitter, instruments)
+        self._periodic_passes = 0
         self._services_by_kind = {
             DocumentKind.FLOW: self.advancer.service,
             DocumentKind.SCHEDULE: self._scheduler.service,
@@ -143,7 +192,13 @@ class Maintenance:
         """A counter that grows whenever maintenance may have created jobs. A caller compares two values to
         see whether new jobs may exist."""
         notified = 0 if self._notifier is None else self._notifier.created
-        return self._admitter.admitted + self.advancer.advanced + self._scheduler.fired + notified
+        return (
+            self._admitter.admitted
+            + self.advancer.advanced
+            + self._scheduler.fired
+            + notified
+            + self._periodic_passes
+        )
 
     async def begin(self) -> None:
         """Loads the webhooks, which must be known before the first job runs."""
@@ -157,6 +212,7 @@ class Maintenance:
             pass
         await self.advancer.finish()
         await self._scheduler.finish()
+        self._periodic_passes += await self._periodics.finish()
         if self._notifier is not None:
             await self._notifier.finish()
 
@@ -166,9 +222,10 @@ class Maintenance:
             self._notifier.stop_listening()
 
     async def close(self) -> None:
-        """Advances the flows and creates the deliveries of this worker's last jobs. Then gives up the
-        leadership of all services."""
+        """Advances the flows and creates the deliveries of this worker's last jobs, and records the services
+        that they could not use. Then gives up the leadership of all services."""
         await self.advancer.close()
+        await self.dependencies.write()
         if self._notifier is not None:
             await self._notifier.close()
         await self.leader.resign()
@@ -192,6 +249,7 @@ class Maintenance:
             lambda: snapshot_writer.tell(store),
             emitter,
         )
+        yield run_service(NO_PERIOD, self.dependencies.service, self.dependencies.write, emitter)
         yield run_service(NO_PERIOD, self._admit, self._admitter.admit, emitter)
         yield run_service(
             NO_PERIOD,
@@ -207,6 +265,7 @@ class Maintenance:
         # A listener costs an idle worker something, so only stores that send this wake-up get one.
         if isinstance(store, TransactionalStore):
             yield request_on_wakeup(store, ARRIVALS_TOPIC, self._admit)
+        yield from self._periodics.services()
         yield self.leader.run()
         if self._notifier is not None:
             yield from self._notifier.services()

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidemill.metrics.catalogue import JOB_DURATION, JOB_STARTS_MISSED
+from tidemill.metrics.catalogue import DEPENDENCY_WAITS, JOB_DURATION, JOB_STARTS_MISSED
 from tidemill.metrics.instruments import Counter, Histogram, MetricRegistry
 from tidemill.worker.attempt import Attempt
 from tidemill.worker.claim_planner import ClaimAhead
@@ -54,11 +54,15 @@ class AttemptMetrics:
     def __init__(self, instruments: MetricRegistry, claim_ahead: ClaimAhead) -> None:
         self._seconds, self._claim_ahead = instruments.own(Histogram(JOB_DURATION)), claim_ahead
         self._starts_missed = instruments.own(Counter(JOB_STARTS_MISSED))
+        self._dependency_waits = instruments.own(Counter(DEPENDENCY_WAITS))
 
     def missed(self, attempt: Attempt) -> None:
         """Counts an attempt that was released because its reserved units were too old when its handler was
         about to start."""
         self._starts_missed.add(queue=attempt.job.queue, task=attempt.job.task)
+
+    def waits_for_dependency(self, attempt: Attempt, dependency: str) -> None:
+        self._dependency_waits.add(queue=attempt.job.queue, dependency=dependency)
 
     def note(self, ran: Sequence[Attempt]) -> None:
         queue = task = None

@@ -18,6 +18,7 @@ from tidemill.errors import (
     AttemptExit,
     ClaimLost,
     ConfigurationError,
+    DependencyUnavailable,
     GiveUp,
     InvalidPayload,
     RetryAfter,
@@ -64,8 +65,8 @@ def _decide(error: BaseException, policy: Retry, attempt: int, priority: int, ch
             return error.outcome
         case UnitsUnavailable(needs=needs):
             return UnitWait(needs)
-        case SnoozeFor(delay=delay, reason=reason) if _is_valid_delay(delay):
-            return Snooze(delay, None if reason is None else replace_unstorable(str(reason)))
+        case SnoozeFor(delay=delay) if _is_valid_delay(delay):
+            return _snooze(error)
         case GiveUp() | ConfigurationError() | WaitRefused(lasting=True):
             return _permanent_failure(error)
         case ClaimLost():
@@ -81,6 +82,13 @@ def _decide(error: BaseException, policy: Retry, attempt: int, priority: int, ch
             )
     decision = decide_retry(policy, error, attempt, priority, chance)
     return _retry_or_fail(error, decision.delay, decision.priority)
+
+
+def _snooze(error: SnoozeFor) -> Snooze:
+    reason = None if error.reason is None else replace_unstorable(str(error.reason))
+    if isinstance(error, DependencyUnavailable):
+        return Snooze(error.delay, reason, replace_unstorable(str(error.dependency)))
+    return Snooze(error.delay, reason)
 
 
 def _permanent_failure(error: BaseException) -> FinalFailure:

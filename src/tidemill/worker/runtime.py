@@ -16,6 +16,7 @@ from tidemill.core.pools import PoolSettings
 from tidemill.errors import StoreError
 from tidemill.metrics.snapshots import SnapshotWriter
 from tidemill.tasks.definition import Middleware, TaskDefinition
+from tidemill.tasks.periodic import PeriodicFunction
 from tidemill.tasks.redaction import TaskSecrets
 from tidemill.telemetry.listeners import Signals
 from tidemill.worker.attempt_starter import AttemptStarter
@@ -57,6 +58,7 @@ class Runtime:
         *,
         pools: Mapping[str, PoolSettings],
         schedules: Mapping[str, ScheduleSpec],
+        periodics: Sequence[PeriodicFunction[Any]] = (),
         clock: Clock,
         entropy: Entropy,
         signals: Signals,
@@ -87,6 +89,8 @@ class Runtime:
             self._emitter,
             tasks=tasks,
             schedules=schedules,
+            periodics=periodics,
+            instruments=snapshot_writer.instruments,
             notifications=notifications,
             planner=self._planner,
             signal=self._signal,
@@ -148,7 +152,14 @@ class Runtime:
         self, claim_ahead: ClaimAhead, attempt_starter: AttemptStarter, extra_queues: Sequence[str]
     ) -> Dispatcher:
         metrics = AttemptMetrics(self._snapshot_writer.instruments, claim_ahead)
-        settler = Settler(self._in_flight, self._stats, self._emitter, metrics, self._maintenance.advancer)
+        settler = Settler(
+            self._in_flight,
+            self._stats,
+            self._emitter,
+            metrics,
+            self._maintenance.advancer,
+            on_dependency=self._maintenance.dependencies.note,
+        )
         return Dispatcher(
             self._store,
             self._options,

@@ -4,11 +4,11 @@ effect."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tidemill.contract.store import Store
 from tidemill.core.claims import ClaimRequest, Settlement, SettleResult
-from tidemill.core.outcomes import Success, WriteAnswer
+from tidemill.core.outcomes import Snooze, Success, WriteAnswer
 from tidemill.errors import StoreError
 from tidemill.telemetry.events import StoreLost, StoreRecovered
 from tidemill.worker.attempt import Attempt, CancelReason
@@ -23,7 +23,8 @@ MAX_RETRY_SECONDS = 5.0
 
 class Settler:
     """Sends outcomes and claim requests to the store. It tells `advancer` the flow of every settled job, so
-    that the flow can advance."""
+    that the flow can advance. `on_dependency` is called with each attempt whose handler could not use a
+    service, and its outcome."""
 
     def __init__(
         self,
@@ -32,10 +33,14 @@ class Settler:
         emitter: EventEmitter,
         metrics: AttemptMetrics,
         advancer: FlowAdvancer,
+        *,
+        on_dependency: Callable[[Attempt, Snooze], None],
     ) -> None:
         self._in_flight, self._stats, self._emitter = in_flight, stats, emitter
-        self._metrics, self._advancer = metrics, advancer
-        self._outcome_events = OutcomeEvents(stats, emitter, metrics.missed)
+        self._metrics, self._advancer, self._on_dependency = metrics, advancer, on_dependency
+        self._outcome_events = OutcomeEvents(
+            stats, emitter, on_missed=metrics.missed, on_dependency=self._dependency_unavailable
+        )
         self._loop = asyncio.get_running_loop()
         self._failing, self._lost_at = 0, 0.0
 
@@ -85,6 +90,10 @@ class Settler:
                     return settled, sent
         finally:
             self._failing -= is_lost
+
+    def _dependency_unavailable(self, attempt: Attempt, outcome: Snooze) -> None:
+        self._metrics.waits_for_dependency(attempt, str(outcome.dependency))
+        self._on_dependency(attempt, outcome)
 
     def _lost(self, error: StoreError) -> None:
         """Counts a request that failed because the store cannot be reached. Several requests can fail in the

@@ -15,7 +15,7 @@ from tidemill.core.claims import ClaimedJob
 from tidemill.core.feedback import Observation, PoolUsage, Refusal, UsageReport
 from tidemill.core.late_calls import Departure
 from tidemill.core.needs import IMPLIED, Need, Units
-from tidemill.core.outcomes import Outcome, Success
+from tidemill.core.outcomes import Outcome, Snooze, Success
 from tidemill.core.pools import PoolSettings
 from tidemill.core.windows import SEND_SHARE, Guards
 from tidemill.hooks.watched_call import BEGIN_CALL
@@ -194,7 +194,8 @@ class AttemptUsage:
         """Returns the usage and the provider's answers, for a settlement with `outcome`. The handler may
         still run: `ctx.transaction()` calls this method before the handler has ended."""
         unreported = self._reports.take_unreported()
-        if not self.call_made:
+        awaits_dependency = isinstance(outcome, Snooze) and outcome.dependency is not None
+        if not self.call_made or (awaits_dependency and not self._has_report):
             return UsageReport(made=False)
         finished = self.has_answer or isinstance(outcome, Success)
         seen = {**unreported, **self._observations}
@@ -202,9 +203,15 @@ class AttemptUsage:
         refused = bool(self.refusals) or any(answer.refusal is not None for answer in answers)
         return UsageReport(
             is_success=(finished or bool(self._usages)) and not refused,
-            usages=tuple(self._sum_usage({} if finished else self._refused_usage())),
+            usages=tuple(
+                self._sum_usage({} if finished else self._refused_usage(), only_reported=awaits_dependency)
+            ),
             observations=tuple(answers),
         )
+
+    @property
+    def _has_report(self) -> bool:
+        return bool(self._usages or self._usage_by_number or self._observations)
 
     def end(self) -> None:
         """Stops reports to the pools, because the attempt has an outcome. Its code may still run."""
@@ -229,21 +236,36 @@ class AttemptUsage:
                 found[seen.pool, seen.key] = [units]
         return found
 
-    def _sum_usage(self, reported: dict[PoolKey, list[Units]]) -> list[PoolUsage]:
+    def _sum_usage(
+        self, reported: dict[PoolKey, list[Units]], *, only_reported: bool = False
+    ) -> list[PoolUsage]:
         """Returns the total usage of each pool and key that has both a reservation and a usage report.
         `reported` has the usage of refused calls; the handler's reports are added to it. If a pool has more
         reservations than reports, the largest reservations count as used, because their calls may have been
-        made."""
+        made.
+
+        `only_reported=True`: calls without a report were not made, and none of their units count."""
         for usage in (*self._usages, *self._usage_by_number.values()):
             reported.setdefault((usage.pool, usage.key), []).append(usage.units)
         reserved: dict[PoolKey, list[Units]] = {}
         for need in self._reserved:
             reserved.setdefault((need.pool, need.key), []).append(need.units)
+        if only_reported:
+            return [_reported_usage(of, reported.get(of, []), units) for of, units in reserved.items()]
         return [
             PoolUsage(pool=pool, key=key, units=_total_units(reported[pool, key], reserved_units))
             for (pool, key), reserved_units in reserved.items()
             if (pool, key) in reported
         ]
+
+
+def _reported_usage(of: PoolKey, reported: list[Units], reserved: list[Units]) -> PoolUsage:
+    """Returns the usage of one pool and key, in which every reserved unit without a report counts as 0."""
+    total = dict.fromkeys({**IMPLIED, **{unit: 0.0 for units in reserved for unit in units}}, 0.0)
+    for units in reported:
+        for unit, amount in units.items():
+            total[unit] = total.get(unit, 0.0) + amount
+    return PoolUsage(pool=of[0], key=of[1], units=total)
 
 
 def _total_units(reported: list[Units], reserved: list[Units]) -> Units:

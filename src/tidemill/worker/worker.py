@@ -14,6 +14,7 @@ from tidemill.core.states import State
 from tidemill.metrics.instruments import MetricRegistry
 from tidemill.metrics.snapshots import SnapshotWriter
 from tidemill.tasks.definition import Middleware, TaskDefinition
+from tidemill.tasks.periodic import PeriodicFunction
 from tidemill.telemetry.events import WorkerStarted, WorkerStopped
 from tidemill.telemetry.listeners import Signals
 from tidemill.worker.event_emitter import best_effort
@@ -36,7 +37,8 @@ class Worker:
     """A worker. It can be created outside of an event loop and runs only once. The caller opens and closes
     the store.
 
-    - `pools` and `schedules` are the pools and schedules that the application declares.
+    - `pools`, `schedules` and `periodics` are the pools, schedules and periodic functions that the
+      application declares.
     - `lifespan` opens resources that handlers share. The value that it yields is `ctx.state`.
     - `signals` delivers the worker's events to listeners. `location` names the store in events, without
       secrets.
@@ -54,6 +56,7 @@ class Worker:
         pools: Mapping[str, PoolSettings] | None = None,
         *,
         schedules: Mapping[str, ScheduleSpec] | None = None,
+        periodics: Sequence[PeriodicFunction[Any]] = (),
         options: WorkerOptions,
         clock: Clock,
         entropy: Entropy,
@@ -69,7 +72,7 @@ class Worker:
         self._store, self._tasks, self._options = store, tasks, options
         self._pools: Mapping[str, PoolSettings] = {} if pools is None else pools
         self._schedules: Mapping[str, ScheduleSpec] = {} if schedules is None else schedules
-        self._clock, self._entropy = clock, entropy
+        self._clock, self._entropy, self._periodics = clock, entropy, periodics
         self._lifespan: Lifespan = lifespan or nullcontext
         self._middleware, self._isolation, self._notifications = middleware, isolation, notifications
         self._secrets = secrets
@@ -94,6 +97,7 @@ class Worker:
                 self.stats,
                 pools=self._pools,
                 schedules=self._schedules,
+                periodics=self._periodics,
                 clock=self._clock,
                 entropy=self._entropy,
                 signals=self._signals,

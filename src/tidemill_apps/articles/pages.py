@@ -26,6 +26,7 @@ from tidemill_apps.articles.routes import (
 from tidemill_apps.articles.samples import add_samples
 from tidemill_apps.articles.service import MESSAGES, Articles
 from tidemill_apps.articles.status import EmbeddingAvailability, EmbeddingProgress, EmbeddingQueue
+from tidemill_apps.common.pages import add_templates
 
 MAX_ARTICLES_LISTED = 20
 MAX_ARTICLES_RETRIED = 1000
@@ -53,7 +54,7 @@ class ArticlePages:
 
     def declare(self) -> None:
         web = self._articles.app.web
-        web.templates(Path(__file__).with_name("templates"))
+        add_templates(self._articles.app, Path(__file__).with_name("templates"))
         web.page("/articles", title={"en": "Articles", "zh": "文章"})(self.overview)
         web.page("/articles/search", title="Search articles", query=ArticleSearchQuery, listed=False)(
             self.search

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
-from tidemill import ConfigurationError, StoreUnavailable
+from tidemill import ConfigurationError, DependencyUnavailable, StoreUnavailable
 
 if TYPE_CHECKING:
     from qdrant_client import AsyncQdrantClient, QdrantClient
@@ -29,8 +29,21 @@ SETTING_PREFIX = "ARTICLES_QDRANT_"
 _AUTH_ERRORS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
-class VectorsUnavailable(StoreUnavailable):
-    """The vectors cannot be read or written now."""
+QDRANT = "Qdrant"
+"""The name of the dependency in events, metrics and the status."""
+UNAVAILABLE_RETRY_SECONDS = 15.0
+"""Delay before articles are retried while vectors cannot be read or written."""
+
+
+class VectorsUnavailable(DependencyUnavailable, StoreUnavailable):
+    """The vectors cannot be read or written now. A job whose handler raises it waits for Qdrant, which costs
+    no attempt and no call."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(QDRANT, problem, retry_in=UNAVAILABLE_RETRY_SECONDS)
+
+    def __str__(self) -> str:
+        return self.problem
 
 
 class QdrantFolderInUse(VectorsUnavailable):

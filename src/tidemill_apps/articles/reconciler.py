@@ -4,22 +4,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 from sqlalchemy import select
 
-from tidemill import ConfigurationError, Job, QueueFull, State, StoreError, Tidemill
+from tidemill import ConfigurationError, Job, PeriodicFunction, QueueFull, State, StoreError, Tidemill
 from tidemill.telemetry.events import JobFailed, JobReclaimed, JobReleased, JobRetrying
 from tidemill_apps.articles.embed_requests import BULK_PRIORITY, CHANGED_PRIORITY, EmbeddingRequests
 from tidemill_apps.articles.embedding_state import EmbeddingState
 from tidemill_apps.articles.posts import Post, Posts, PostStatus
-from tidemill_apps.articles.tasks import UNAVAILABLE_RETRY_SECONDS
+from tidemill_apps.articles.qdrant import UNAVAILABLE_RETRY_SECONDS
 from tidemill_apps.articles.vectors import ArticleVectors, build_label
 from tidemill_apps.common.database import slice_items
 from tidemill_apps.common.status import load_jobs
@@ -147,30 +146,31 @@ class PostReconciler:
         self._sent: set[str] = set()
         """Ids of jobs that the last two passes enqueued because their rows had none."""
         self._without_vectors = 0
-        self._wake: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+        self._sweep_error = ""
+        self._check_returned: PeriodicFunction[None] | None = None
         app.on(JobRetrying, JobFailed, JobReleased, JobReclaimed)(self._job_returned)
 
-    async def run_reconcile_loop(self, seconds: float) -> None:
-        """Calls `reconcile` for all unfinished articles every `seconds` seconds, until cancelled. Between two
-        calls it checks single articles, as soon as a worker of this process has retried, failed, released or
-        reclaimed their job."""
-        event = asyncio.Event()
-        self._wake = (asyncio.get_running_loop(), event)
-        while True:
-            await _run_and_log_error("articles are reconciled", self.reconcile)
-            loop = asyncio.get_running_loop()
-            until = loop.time() + seconds
-            while loop.time() < until and await _wait_for_event(event, until - loop.time()):
-                event.clear()
-                await _run_and_log_error("articles are reconciled", self.reconcile_returned_jobs)
+    def declare_periodics(self, reconcile_seconds: float, sweep_seconds: float) -> None:
+        """Declares the periodic functions. One worker compares all rows and all vectors. Each worker also
+        checks single articles, as soon as it has retried, failed, released or reclaimed their job."""
+        app = self._app
+        app.periodic("articles reconcile", every=reconcile_seconds)(self.reconcile)
+        self._check_returned = app.periodic(
+            "articles returned jobs", every=reconcile_seconds, on_every_worker=True
+        )(self.reconcile_returned_jobs)
+        retry = min(sweep_seconds, UNAVAILABLE_RETRY_SECONDS)
+        app.periodic("articles sweep", every=sweep_seconds, retry_in=retry)(self._sweep_and_log_error)
 
-    async def run_sweep_loop(self, seconds: float) -> None:
-        """Calls `sweep` every `seconds` seconds, until cancelled. After a failed call the pause is at most 15
-        s. Each call also shows this process whether Qdrant is available."""
-        before = None
-        while True:
-            before = await _run_and_log_error("vectors are swept", self.sweep, before)
-            await asyncio.sleep(seconds if before is None else min(seconds, UNAVAILABLE_RETRY_SECONDS))
+    async def _sweep_and_log_error(self) -> None:
+        """Calls `sweep`. Each call also shows this process whether Qdrant is available."""
+        try:
+            await self.sweep()
+        except (StoreError, ConfigurationError) as error:  # of the job store, the database or Qdrant
+            if str(error) != self._sweep_error:
+                _log.warning("%s; vectors are swept later", error)
+            self._sweep_error = str(error)
+            raise
+        self._sweep_error = ""
 
     async def sweep(self) -> int:
         """Deletes stale points and returns their number. Also enqueues jobs that correct outdated titles and
@@ -276,33 +276,6 @@ class PostReconciler:
                 yield fitting, priority
 
     def _job_returned(self, event: JobReturnEvent) -> None:
-        if event.task == self._task and self._wake is not None:
-            loop, awake = self._wake
+        if event.task == self._task and self._check_returned is not None:
             self._returned_jobs.add(event.job)
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(awake.set)
-
-
-async def _run_and_log_error(
-    what: str, work: Callable[[], Coroutine[Any, Any, object]], before: str | None = None
-) -> str | None:
-    """Runs `work` and returns the text of its error, or None if it succeeded. A store or configuration error
-    is not logged if it equals `before`, the last error. `what` is for the log."""
-    try:
-        await work()
-    except (StoreError, ConfigurationError) as error:  # of the job store, the database or Qdrant
-        if str(error) != before:
-            _log.warning("%s; %s later", error, what)
-        return str(error)
-    except Exception as error:  # noqa: BLE001 - one failed pass must not end the loop
-        _log.exception("%s later", what)
-        return str(error)
-    return None
-
-
-async def _wait_for_event(event: asyncio.Event, seconds: float) -> bool:
-    try:
-        async with asyncio.timeout(seconds):
-            return await event.wait()
-    except TimeoutError:
-        return False
+            self._check_returned.wake()

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from tidemill.web import EventStream, HTTPError, Problem, Role, RouteRequest
+from tidemill import AnswerUnavailable
+from tidemill.web import EventStream, HTTPError, Problem, Role, RouteRequest, retry_after_header
 from tidemill_apps.articles.embedding_triggers import (
     EmbeddingTriggers,
     TriggerLimits,
@@ -18,7 +19,7 @@ from tidemill_apps.articles.embedding_triggers import (
 )
 from tidemill_apps.articles.post_summaries import remove_duplicates
 from tidemill_apps.articles.posts import Post
-from tidemill_apps.articles.search import ArticleMatch, SearchBlockedError, SearchUnavailable
+from tidemill_apps.articles.search import ArticleMatch, SearchUnavailable
 from tidemill_apps.articles.service import MESSAGES, Articles
 from tidemill_apps.articles.status import (
     EmbeddingProgress,
@@ -257,9 +258,14 @@ class ArticleRoutes:
 async def search_articles(articles: Articles, request: RouteRequest) -> list[ArticleMatch]:
     try:
         return await articles.search(request.query.text, request.query.limit)
-    except SearchBlockedError as error:
-        remedy = MESSAGES.translate(request.language, "open_it" if error.block.until is None else "try_later")
-        sentence = MESSAGES.translate(request.language, "call_block", reason=error.block.reason)
-        raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, f"{sentence}; {remedy}") from error
+    except AnswerUnavailable as error:
+        later = error.retry_after
+        headers = {} if later is None else retry_after_header(later)
+        sentence = f"the question could not be embedded: {error}; try again, and see that a worker runs"
+        if error.code == "pool_closed":
+            remedy = MESSAGES.translate(request.language, "open_it" if later is None else "try_later")
+            blocked = MESSAGES.translate(request.language, "call_block", reason=error.reason)
+            sentence = f"{blocked}; {remedy}"
+        raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, sentence, headers=headers) from error
     except SearchUnavailable as error:
         raise HTTPError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error

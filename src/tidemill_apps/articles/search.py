@@ -1,6 +1,6 @@
 """Finds articles by meaning.
 
-A job with the highest priority embeds the question, so that the pool counts the provider call. Every hit is
+A job that runs before all others embeds the question, so that the pool counts the provider call. Every hit is
 checked against its article row, because the row says which version is current and whether the article is
 hidden."""
 
@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tidemill import ConfigurationError, JobError, StoreUnavailable, Task, Tidemill
+from tidemill import ConfigurationError, StoreUnavailable, Task, Tidemill
 from tidemill_apps.articles.posts import Post, Posts
 from tidemill_apps.articles.vectors import ArticleVectors, VectorHit
-from tidemill_apps.common.status import ProviderCallBlock, find_call_block
 
 SEARCH_DEADLINE_SECONDS = 15.0
 MAX_CACHED_QUESTIONS = 256
@@ -23,16 +22,7 @@ MAX_PAGES_PER_PASS = 10
 
 
 class SearchUnavailable(StoreUnavailable):
-    """The question cannot be embedded now, or cannot be compared with the stored vectors."""
-
-
-class SearchBlockedError(SearchUnavailable):
-    """Raised if the pool stays closed for longer than a search may take (15 s). `block` says why and until
-    when."""
-
-    def __init__(self, block: ProviderCallBlock) -> None:
-        super().__init__(f"provider calls are paused: {block.reason}")
-        self.block = block
+    """The question cannot be compared with the stored vectors."""
 
 
 class ArticleMatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,19 +36,19 @@ class ArticleMatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArticleSearch:
-    """Searches articles. `query` is the task that embeds a question, and `pool` the name of the pool that
-    counts its calls."""
+    """Searches articles. `query` is the task that embeds a question."""
 
     def __init__(
-        self, app: Tidemill, posts: Posts, vectors: ArticleVectors, query: Task[[str], list[float]], pool: str
+        self, app: Tidemill, posts: Posts, vectors: ArticleVectors, query: Task[[str], list[float]]
     ) -> None:
-        self._app, self._pool = app, pool
+        self._app = app
         self._posts, self._vectors, self._query = posts, vectors, query
         self._cached_vectors: OrderedDict[str, list[float]] = OrderedDict()
 
     async def search(self, text: str, limit: int) -> list[ArticleMatch]:
         """Returns up to `limit` visible articles, the nearest first, each article once. If a hit belongs to a
-        version that was just replaced, the search is repeated, at most twice."""
+        version that was just replaced, the search is repeated, at most twice. Raises AnswerUnavailable if the
+        question cannot be embedded within 15 s."""
         found: list[ArticleMatch] = []
         try:
             await self._vectors.check_available()  # before the question is paid for
@@ -89,15 +79,7 @@ class ArticleSearch:
         if text in self._cached_vectors:
             self._cached_vectors.move_to_end(text)
             return self._cached_vectors[text]
-        closed = await find_call_block(self._app, self._pool)
-        if closed is not None and closed.outlasts(self._app.clock.wall() + SEARCH_DEADLINE_SECONDS):
-            raise SearchBlockedError(closed)
-        try:
-            vector = await (await self._query.enqueue(text)).result(SEARCH_DEADLINE_SECONDS)
-        except JobError as error:
-            raise SearchUnavailable(
-                f"the question could not be embedded: {error}; try again, and see that a worker runs"
-            ) from error
+        vector = await self._app.answer(self._query.job(text), within=SEARCH_DEADLINE_SECONDS)
         self._cached_vectors[text] = vector
         while len(self._cached_vectors) > MAX_CACHED_QUESTIONS:
             self._cached_vectors.popitem(last=False)

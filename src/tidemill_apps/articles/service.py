@@ -1,12 +1,11 @@
-"""The class `Articles`. It declares the queues, the pool, the tasks and the background loops. Its methods
-create, change, delete and search articles."""
+"""The class `Articles`. It declares the queues, the pool, the tasks and the periodic functions. Its
+methods create, change, delete and search articles."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -88,12 +87,10 @@ MAX_ATTEMPTS = 3
 SHORT_RETENTION = Retention(count=100)
 """Question vectors are read once, by the request that waits for them."""
 
-LoopFunction = Callable[[], Coroutine[Any, Any, None]]
-
 
 class Articles:
     """The articles application on the Tidemill object `app`. `queue` is the name of the queue in which
-    articles wait for embedding. The functions in `loops` run while a worker runs."""
+    articles wait for embedding."""
 
     queue = EMBEDDING_QUEUE
 
@@ -118,12 +115,9 @@ class Articles:
             app, self.posts, self.packer, self.embed, self.refresh, queue=EMBEDDING_QUEUE
         )
         self.reembed = self._reembed_task()
-        self._search = ArticleSearch(app, self.posts, self.vectors, self._query_task(), EMBEDDINGS_POOL)
+        self._search = ArticleSearch(app, self.posts, self.vectors, self._query_task())
         self.reconciler = PostReconciler(app, self.posts, self.vectors, self.requests, EMBED_TASK)
-        self.loops: list[LoopFunction] = [
-            partial(self.reconciler.run_reconcile_loop, settings.reconcile_seconds),
-            partial(self.reconciler.run_sweep_loop, settings.sweep_seconds),
-        ]
+        self.reconciler.declare_periodics(settings.reconcile_seconds, settings.sweep_seconds)
         self._count_outcomes()
         app.lifespan(self._lifespan)
 
@@ -264,11 +258,9 @@ class Articles:
         @self.app.task(
             name=QUERY_TASK,
             queue=SEARCH_QUEUE,
-            priority=0,
             pool=self.pool,
             cost=lambda text: {"tokens": len(tokens(text))} if counts_tokens else {},
             retry=Retry(attempts=2, first=0.2),
-            expires=SEARCH_DEADLINE_SECONDS,
             timeout=SEARCH_DEADLINE_SECONDS,
         )
         async def query(ctx: Context, text: str) -> list[float]:
@@ -294,17 +286,6 @@ class Articles:
         await asyncio.to_thread(
             import_module, "qdrant_client"
         )  # takes a second: load it now, not during a save
-        async with open_embeddings(self.settings, self.app.clock) as embeddings, run_loops(self.loops):
+        async with open_embeddings(self.settings, self.app.clock) as embeddings:
             yield embeddings
         await self.close()
-
-
-@asynccontextmanager
-async def run_loops(loops: list[LoopFunction]) -> AsyncIterator[None]:
-    tasks = [asyncio.create_task(loop()) for loop in loops]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

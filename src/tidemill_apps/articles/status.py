@@ -14,12 +14,15 @@ from tidemill import Filter, Job, State
 from tidemill.web import EventStream, HTTPError, RouteRequest
 from tidemill_apps.articles.embedding_triggers import MAX_POST_ID
 from tidemill_apps.articles.post_summaries import PostSummaries, PostSummary
-from tidemill_apps.articles.qdrant import SETTING_PREFIX
+from tidemill_apps.articles.qdrant import QDRANT, SETTING_PREFIX
 from tidemill_apps.articles.service import MESSAGES, Articles
-from tidemill_apps.common.status import WAITING_STATES, ProviderCallBlock, find_call_block
-
-MAX_JOBS_SCANNED = 100
-"""How many snoozed jobs to search for a Qdrant error. While Qdrant is down, nearly every one has it."""
+from tidemill_apps.common.status import (
+    LIVE_STATES,
+    WAITING_STATES,
+    ProviderCallBlock,
+    count_jobs,
+    find_call_block,
+)
 
 
 class EmbeddingAvailability:
@@ -31,29 +34,21 @@ class EmbeddingAvailability:
 
     async def qdrant_problem(self) -> str | None:
         """Returns a text that says what is wrong with Qdrant; None if nothing is known to be wrong. If this
-        process has called Qdrant in the last 60 s, the text comes from that call. Otherwise it is an error of
-        Qdrant that is stored with scheduled jobs or with articles that are being retried."""
+        process has called Qdrant in the last 60 s, the text comes from that call. Otherwise it is the problem
+        for which jobs wait, or an error of Qdrant that is stored with articles that are being retried."""
         check = self._articles.vectors.last_check()
         if check is not None:
             return check.problem
-        put_off = Filter(queue=self._articles.queue, states=(State.SCHEDULED,), text=SETTING_PREFIX)
-        for job in (
-            await self._articles.app.inspect.find(put_off, limit=1, scan_limit=MAX_JOBS_SCANNED)
-        ).jobs:
-            return _job_problem(job)
+        app = self._articles.app
+        if await count_jobs(app, self._articles.queue, LIVE_STATES):
+            for dependency in await app.inspect.dependencies():
+                if dependency.name == QDRANT and dependency.is_away:
+                    return dependency.problem
         return await self._summaries.find_retry_error(SETTING_PREFIX)
 
     async def reason(self) -> str | None:
         closed = await self.call_block()
         return await self.qdrant_problem() if closed is None else closed.reason
-
-
-def _job_problem(job: Job) -> str | None:
-    """Returns the Qdrant problem of a scheduled job. If a write to Qdrant failed, this is the job's error
-    message. Otherwise it is the job's note, where a worker writes that Qdrant could not be reached."""
-    if job.error is not None and SETTING_PREFIX in job.error.message:
-        return job.error.message
-    return job.note
 
 
 MAX_TASKS_LISTED = 100

@@ -11,11 +11,10 @@ import msgspec
 from tidemill import (
     ConfigurationError,
     Context,
+    DependencyUnavailable,
     FailedItem,
     GiveUp,
     Pool,
-    SnoozeFor,
-    StoreUnavailable,
     Task,
     Tidemill,
 )
@@ -107,10 +106,6 @@ def _split_posts(posts: Sequence[Post], chunker: Chunker) -> dict[int, ArticleRu
     return found
 
 
-UNAVAILABLE_RETRY_SECONDS = 15.0
-"""Delay before articles are retried while rows or vectors cannot be written."""
-
-
 class VectorWriteError(Exception):
     """Raised if vectors that are already paid for cannot be written. It counts as a failed attempt, so that a
     broken Qdrant does not cause paid calls forever."""
@@ -137,16 +132,15 @@ class BatchEmbedder:
     async def run(
         self, ctx: Context, embeddings: EmbeddingModel, ids: Sequence[int]
     ) -> list[int | FailedItem]:
-        """Embeds the articles `ids`. Returns, per article, the number of chunks or a `FailedItem`. If the
-        database or Qdrant is unavailable, the jobs are snoozed for 15 s without counting an attempt."""
+        """Embeds the articles `ids`. Returns, per article, the number of chunks or a `FailedItem`. While the
+        database or Qdrant is unavailable, the jobs wait for it, which costs no attempt and no call."""
         try:
             return await self._run(ctx, embeddings, ids)
-        except StoreUnavailable as error:
-            with suppress(StoreUnavailable):
+        except DependencyUnavailable as error:
+            with suppress(DependencyUnavailable):
                 for job in ctx.batch:
                     await self._state.return_to_pending(job, str(error))
-            # `from None`: otherwise Qdrant's response would be taken for the provider's.
-            raise SnoozeFor(UNAVAILABLE_RETRY_SECONDS, str(error)) from None
+            raise
         except ConfigurationError as error:  # a further attempt would be paid for and fail too
             raise GiveUp(str(error)) from None
 
@@ -194,12 +188,11 @@ class BatchEmbedder:
 
     @contextmanager
     def _return_unused_call(self, ctx: Context) -> Iterator[None]:
-        """Gives back the units that the claim reserved, if the database or Qdrant cannot be used in the
-        `with` block. No provider call follows then. Without this, retries in a long outage would use up the
-        quota."""
+        """If the `with` block finds that Qdrant is set up wrongly, gives back the units that the claim
+        reserved, because no provider call follows."""
         try:
             yield
-        except (StoreUnavailable, ConfigurationError):
+        except ConfigurationError:
             self._return_call(ctx)
             raise
 
@@ -278,7 +271,6 @@ class BatchEmbedder:
         return len(run.chunks)
 
 
-REFRESH_RETRY_SECONDS = 15.0
 QUEUE_FULL_RETRY_SECONDS = 30.0
 NIGHTLY_SCHEDULE = "nightly"
 
@@ -287,16 +279,13 @@ async def refresh_payload(posts: Posts, vectors: ArticleVectors, post_id: int) -
     """Writes the article's title and visibility to its vectors. If the article was deleted, it deletes the
     vectors. Returns True if the article has vectors."""
     state = EmbeddingState(posts)
-    try:
-        while (post := await posts.get(post_id)) is not None:
-            if not post.rag_current:  # requested when an earlier article with this id was deleted
-                await vectors.delete_post(post_id, unversioned=True)
-            await vectors.set_label(post)
-            if await state.mark_labelled(post):
-                return post.rag_chunks > 0
-        await delete_vectors(posts, vectors, post_id)
-    except StoreUnavailable as error:
-        raise SnoozeFor(REFRESH_RETRY_SECONDS, str(error)) from error
+    while (post := await posts.get(post_id)) is not None:
+        if not post.rag_current:  # requested when an earlier article with this id was deleted
+            await vectors.delete_post(post_id, unversioned=True)
+        await vectors.set_label(post)
+        if await state.mark_labelled(post):
+            return post.rag_chunks > 0
+    await delete_vectors(posts, vectors, post_id)
     return False
 
 

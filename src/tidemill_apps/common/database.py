@@ -29,7 +29,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, InterfaceE
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
-from tidemill import ConfigurationError, StoreUnavailable, Tidemill, TidemillError
+from tidemill import ConfigurationError, DependencyUnavailable, StoreUnavailable, Tidemill, TidemillError
 from tidemill_apps.common.existing_tables import create_missing_tables, find_column_problems, requires_value
 
 EXAMPLE_URL = "sqlite:///music.db"
@@ -48,8 +48,19 @@ _KNOWN_MESSAGES = (
 )
 
 
-class DatabaseUnavailable(StoreUnavailable):
-    """The application's database is unavailable. A route answers 503 with the message."""
+UNAVAILABLE_RETRY_SECONDS = 15.0
+"""Seconds until a job whose handler met an unavailable database runs again."""
+
+
+class DatabaseUnavailable(DependencyUnavailable, StoreUnavailable):
+    """The application's database is unavailable. A route answers 503 with the message. A job whose handler
+    raises it waits for the database, which costs no attempt."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__("the application's database", problem, retry_in=UNAVAILABLE_RETRY_SECONDS)
+
+    def __str__(self) -> str:
+        return self.problem
 
 
 class StatementRefused(TidemillError):

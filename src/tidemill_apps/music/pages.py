@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 from tidemill import Filter, Job, State
 from tidemill.web import HTTPError, PageResponse, Redirect, Role, RouteRequest
 from tidemill_apps.common.messages import MessageCatalogue
+from tidemill_apps.common.pages import add_templates
 from tidemill_apps.music.batches import Work
 from tidemill_apps.music.limits import PIPELINE_QUEUE, WORK_QUEUES
 from tidemill_apps.music.pipeline import PipelineStartRequest
@@ -48,7 +49,7 @@ class SongTextQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def declare_pages(music: Music) -> None:
-    music.app.web.templates(Path(__file__).parent / "templates")
+    add_templates(music.app, Path(__file__).with_name("templates"))
     _declare_view_pages(music)
     _declare_result_pages(music)
     _declare_actions(music)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated
@@ -14,20 +13,9 @@ from msgspec import Meta, Struct
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, and_, func, or_, select
 
-from tidemill import (
-    Context,
-    Explanation,
-    JobCancelled,
-    JobFailed,
-    Pool,
-    ResultTimeout,
-    Retry,
-    Tidemill,
-    Unique,
-)
-from tidemill.web import HTTPError
+from tidemill import AnswerUnavailable, Context, Pool, Retry, Tidemill, Unique
+from tidemill.web import HTTPError, retry_after_header
 from tidemill_apps.common.provider_client import EmbeddingModel
-from tidemill_apps.common.status import find_call_block
 from tidemill_apps.music.connections import MusicConnections
 from tidemill_apps.music.library import Library
 from tidemill_apps.music.tables import (
@@ -141,17 +129,14 @@ def _normalize_vectors(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 SEARCH_QUEUE, EMBED_TEXT_TASK = "music-search", "music-embed-text"
-SEARCH_PRIORITY = 0
 SEARCH_DEADLINE_SECONDS = 20.0
-DEFAULT_RETRY_AFTER_SECONDS = 60.0
-"""Used for Retry-After if the next free call is unknown."""
 
 
 class TextSearch:
     def __init__(
         self, app: Tidemill, calls: Pool, connections: MusicConnections, similar: SimilarityIndex
     ) -> None:
-        self._app, self._calls, self._similar = app, calls, similar
+        self._app, self._similar = app, similar
         app.queue(SEARCH_QUEUE)
 
         async def embed_text(ctx: Context, text: str) -> list[float] | None:
@@ -162,32 +147,17 @@ class TextSearch:
             name=EMBED_TEXT_TASK,
             queue=SEARCH_QUEUE,
             pool=calls,
-            priority=SEARCH_PRIORITY,
             retry=Retry(attempts=1),
             unique=lambda text: Unique(hashlib.sha256(text.encode()).hexdigest()),
         )(embed_text)
 
     async def find(self, text: str, count: int) -> list[SimilarSong]:
-        await self._check_pool_open()
-        job = await self.task.enqueue(text)
-        explanation = await self._app.explain(job.id)
-        if self._is_too_late(explanation):
-            await job.cancel("no call is free before the deadline")
-            raise self._build_timeout(explanation, f"no call is free within {SEARCH_DEADLINE_SECONDS:g} s")
         try:
-            vector = await job.result(timeout=SEARCH_DEADLINE_SECONDS)
-        except (
-            ResultTimeout,
-            JobCancelled,
-        ):  # a search for the same text has timed out and cancelled the job
-            explanation = await self._app.explain(job.id)
-            await job.cancel("the search timed out")
-            raise self._build_timeout(
-                explanation, f"the text's vector was not there within {SEARCH_DEADLINE_SECONDS:g} s"
-            ) from None
-        except JobFailed as error:
+            vector = await self._app.answer(self.task.job(text), within=SEARCH_DEADLINE_SECONDS)
+        except AnswerUnavailable as error:
+            headers = {} if error.retry_after is None else retry_after_header(error.retry_after)
             raise HTTPError(
-                HTTPStatus.SERVICE_UNAVAILABLE, f"the text's vector could not be made: {error}; try later"
+                HTTPStatus.SERVICE_UNAVAILABLE, _describe_problem(error), headers=headers
             ) from error
         if vector is None:
             raise HTTPError(
@@ -195,42 +165,18 @@ class TextSearch:
             )
         return await self._similar.to_vector(vector, count)
 
-    def _is_too_late(self, explanation: Explanation) -> bool:
-        """True if the explanation predicts a start time of the job that is more than 20 s (the deadline of a
-        search) from now. False if it predicts none."""
-        return (
-            explanation.starts_at is not None
-            and explanation.starts_at > self._app.clock.wall() + SEARCH_DEADLINE_SECONDS
-        )
 
-    def _build_timeout(self, explanation: Explanation, problem: str) -> HTTPError:
-        wait = (
-            DEFAULT_RETRY_AFTER_SECONDS
-            if explanation.starts_at is None
-            else explanation.starts_at - self._app.clock.wall()
-        )
-        return HTTPError(
-            HTTPStatus.SERVICE_UNAVAILABLE,
-            f"{problem}. {explanation.sentence} Try later.",
-            headers=_retry_after_header(wait),
-        )
-
-    async def _check_pool_open(self) -> None:
-        """Raises HTTPError 503 if the pool stays closed beyond the deadline of a search (20 s), so that users
-        do not wait in vain."""
-        closed = await find_call_block(self._app, self._calls.name)
-        if closed is not None and closed.outlasts(self._app.clock.wall() + SEARCH_DEADLINE_SECONDS):
-            how = "fix the cause and resume" if closed.until is None else "try later"
-            later = {} if closed.until is None else _retry_after_header(closed.until - self._app.clock.wall())
-            raise HTTPError(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                f"provider calls are paused: {closed.reason}; {how}",
-                headers=later,
-            )
-
-
-def _retry_after_header(seconds: float) -> dict[str, str]:
-    return {"retry-after": f"{math.ceil(max(1.0, seconds))}"}
+def _describe_problem(error: AnswerUnavailable) -> str:
+    match error.code:
+        case "pool_closed":
+            how = "fix the cause and resume" if error.retry_after is None else "try later"
+            return f"provider calls are paused: {error.reason}; {how}"
+        case "failed":
+            return f"the text's vector could not be made: {error.reason}; try later"
+        case "too_late":
+            return f"no call is free within {SEARCH_DEADLINE_SECONDS:g} s. {error.reason} Try later."
+    problem = f"the text's vector was not there within {SEARCH_DEADLINE_SECONDS:g} s"
+    return f"{problem}. {error.reason} Try later."
 
 
 SONGS_PER_PAGE = 50

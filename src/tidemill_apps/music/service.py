@@ -1,4 +1,4 @@
-"""The Music object: database, queues, pools, tasks and background loops on a Tidemill application."""
+"""The Music object: database, queues, pools, tasks and periodic functions on a Tidemill application."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from tidemill.telemetry.events import AttemptStopped, JobFailed
 from tidemill.web import HTTPError
 from tidemill_apps.common.database import Database, check_separate_files
 from tidemill_apps.common.live_settings import LiveSettingsTable
-from tidemill_apps.common.periodic import ApplicationLoop
 from tidemill_apps.music.batches import RECONCILE_INTERVAL_SECONDS, BatchEnqueuer, SongReconciler
 from tidemill_apps.music.connections import MusicConnections, ProviderKind, find_simulated_providers
 from tidemill_apps.music.library import Library
@@ -58,14 +57,9 @@ class Music:
             sync=self._sync_library,
             preview_sync=self._preview_sync,
         )
-        self._settings_loop = ApplicationLoop(
-            self.settings_sync.apply, SYNC_INTERVAL_SECONDS, failing="settings_sync_failed"
-        )
-        self._reconcile_loop = ApplicationLoop(
-            self.reconciler.reconcile,
-            RECONCILE_INTERVAL_SECONDS,
-            failing="song_reconciliation_failed",
-        )
+        app.periodic("music settings", every=SYNC_INTERVAL_SECONDS)(self.settings_sync.apply)
+        reconcile = app.periodic("music songs", every=RECONCILE_INTERVAL_SECONDS)
+        self._reconciliation = reconcile(self.reconciler.reconcile)
         self._prepared = False
         app.lifespan(self.lifespan)
         app.on(JobFailed, AttemptStopped)(self._wake_reconciler)
@@ -93,12 +87,11 @@ class Music:
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[Music]:
-        """Opens the connections and runs the loops while a worker runs."""
+        """Opens the connections while a worker runs."""
         await self.prepare()
         await self.connections.open()
         try:
-            async with self._settings_loop.run_in_background(), self._reconcile_loop.run_in_background():
-                yield self
+            yield self
         finally:
             await self.close()
 
@@ -127,4 +120,4 @@ class Music:
             await self.pipeline.retry_left_out(queue)
 
     def _wake_reconciler(self, _: JobFailed | AttemptStopped) -> None:
-        self._reconcile_loop.wake()
+        self._reconciliation.wake()

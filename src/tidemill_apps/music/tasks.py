@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from tidemill import Context, GiveUp, Pool, Retry, SnoozeFor, Task, Tidemill
+from tidemill import Context, GiveUp, Pool, Retry, Task, Tidemill
 from tidemill_apps.common.database import DatabaseUnavailable
 from tidemill_apps.common.provider_client import AnswerUnusable, ChatModel, EmbeddingModel
 from tidemill_apps.music.connections import MusicConnections
@@ -100,8 +100,6 @@ async def request_vectors(
 
 
 NO_VECTOR_PROBLEM = "the provider gave no usable vector for it"
-DATABASE_RETRY_SECONDS = 15.0
-"""Delay before the job checks whether the database is back."""
 
 
 class BatchCount(TypedDict):
@@ -172,24 +170,17 @@ async def _take_songs(
     reserved for the call are given back. If the `async with` block fails, the songs wait for the next
     attempt.
 
-    While the database is unavailable, the job is snoozed, which does not count as an attempt. Its paid
+    While the database is unavailable, the job waits for it, which does not count as an attempt. Its paid
     checkpoints stay."""
+    mine = await library.mark_processing(songs, ctx.job_id, of=of)
+    if not mine:
+        ctx.used(calls, requests=0)
     try:
-        mine = await library.mark_processing(songs, ctx.job_id, of=of)
-        if not mine:
-            ctx.used(calls, requests=0)
-        try:
-            yield mine
-        except BaseException as error:
-            with suppress(DatabaseUnavailable):  # the songs keep their status and their job
-                await library.return_to_waiting(
-                    ctx.job_id, str(error) if isinstance(error, Exception) else ""
-                )
-            raise
-    except DatabaseUnavailable as error:
-        raise SnoozeFor(
-            DATABASE_RETRY_SECONDS, str(error)
-        ) from None  # otherwise its cause would be taken for the provider's
+        yield mine
+    except BaseException as error:
+        with suppress(DatabaseUnavailable):  # the songs keep their status and their job
+            await library.return_to_waiting(ctx.job_id, str(error) if isinstance(error, Exception) else "")
+        raise
 
 
 async def _request_answer(

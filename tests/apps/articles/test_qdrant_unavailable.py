@@ -24,7 +24,7 @@ LIMITS: dict[str, Any] = {"requests_per_window": 100, "tokens_per_window": 100_0
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("tasks", "reconciler"):
+    for module in ("qdrant", "reconciler"):
         monkeypatch.setattr(f"tidemill_apps.articles.{module}.UNAVAILABLE_RETRY_SECONDS", 0.2)
 
 

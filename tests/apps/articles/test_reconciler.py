@@ -206,7 +206,7 @@ async def test_articles_waiting_for_a_full_queue_keep_their_priority_and_are_not
 async def test_a_database_that_is_away_costs_no_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemill_apps.articles.tasks.UNAVAILABLE_RETRY_SECONDS", 0.2)
+    monkeypatch.setattr("tidemill_apps.common.database.UNAVAILABLE_RETRY_SECONDS", 0.2)
     async with bench_in(tmp_path) as bench, bench.run_worker():
         dying(monkeypatch, EmbeddingState, "finish", DatabaseUnavailable("the database is away"))
         post = await bench.articles.create("磨坊", "内容")

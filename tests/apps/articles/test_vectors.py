@@ -136,8 +136,7 @@ async def test_a_folder_that_another_process_has_is_one_sentence(tmp_path: Path)
 async def test_a_server_that_is_away_costs_no_call_and_no_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemill_apps.articles.tasks.UNAVAILABLE_RETRY_SECONDS", 0.2)
-    monkeypatch.setattr("tidemill_apps.articles.tasks.REFRESH_RETRY_SECONDS", 0.2)
+    monkeypatch.setattr("tidemill_apps.articles.qdrant.UNAVAILABLE_RETRY_SECONDS", 0.2)
     async with stand_in() as served, bench_in(tmp_path, qdrant_url=served.url) as bench, bench.run_worker():
         closed: list[PoolClosed] = []
         bench.app.on(PoolClosed)(closed.append)
@@ -198,7 +197,7 @@ async def test_vectors_that_are_paid_for_and_cannot_be_written_cost_an_attempt(
 ) -> None:
     """The server can be read but refuses writes: its disk is full. Without a charged attempt, every retry
     would pay again."""
-    monkeypatch.setattr("tidemill_apps.articles.tasks.UNAVAILABLE_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("tidemill_apps.articles.qdrant.UNAVAILABLE_RETRY_SECONDS", 0.01)
     async with stand_in() as served, bench_in(tmp_path, qdrant_url=served.url) as bench, bench.run_worker():
         closed: list[PoolClosed] = []
         bench.app.on(PoolClosed)(closed.append)

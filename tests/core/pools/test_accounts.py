@@ -56,9 +56,9 @@ def test_after_a_day_quota_one_job_probes_and_then_a_ramp_opens() -> None:
     assert isinstance(probe, UnitGrant)
     assert probe.probe
     assert isinstance(ask(probe.account, "b", opens + 1), UnitDenial), "one probe for the whole fleet"
-    given_up = accounts.record_call_end(probe.account, "a", at(opens + 2), well=False)
+    given_up = accounts.record_call_end(probe.account, "a", at(opens + 2), is_success=False)
     assert isinstance(ask(given_up, "b", opens + 2), UnitGrant), "a dead prober is replaced"
-    account = accounts.record_call_end(probe.account, "a", at(opens + 2), well=True)
+    account = accounts.record_call_end(probe.account, "a", at(opens + 2), is_success=True)
     granted = 0
     while isinstance(answer := ask(account, f"job {granted}", opens + 3), UnitGrant):
         account, granted = answer.account, granted + 1
