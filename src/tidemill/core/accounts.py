@@ -207,8 +207,8 @@ def recount_account(pool: PoolSettings, account: Account, reservation: Reservati
 
 def record_call_end(account: Account, job: str, now: Instant, *, is_success: bool) -> Account:
     """Returns the account after a call of `job` has ended. It changes only if the job is the pool's probe.
-    `is_success=True`: the call succeeded, and the pool opens. `is_success=False`: the call does not show whether the pool
-    can be opened, so another job may become the probe."""
+    `is_success=True`: the call succeeded, and the pool opens. `is_success=False`: the call does not show
+    whether the pool can be opened, so another job may become the probe."""
     changed = (
         breakers.finish_probe(account.breaker, job, now)
         if is_success
