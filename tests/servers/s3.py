@@ -15,7 +15,7 @@ from typing import Self
 from tests.servers.program import HOST, Program, free_port
 
 BUCKET = "tests"
-ACCESS_KEY, SECRET_KEY = "access", "secret"  # noqa: S105 - of a private server
+ACCESS_KEY, SECRET_KEY = "access", "secret"
 
 
 class S3Server:
@@ -33,7 +33,8 @@ class S3Server:
     def start(self) -> None:
         ports = [f"-{name}={free_port()}" for name in PORT_OPTIONS]
         words = [program(), "mini", f"-dir={self._folder}", f"-ip={HOST}", f"-ip.bind={HOST}", *ports]
-        options = [f"-s3.port={self.port}", f"-bucket={BUCKET}", "-admin.ui=false", "-webdav=false"]
+        options = [f"-s3.port={self.port}", f"-bucket={BUCKET}", "-webdav=false"]
+        options += ["-admin.ui=false", "-s3.port.iceberg=0", "-s3.port.lance=0"]
         keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
         self._program = Program([*words, *options], log=self._folder / "log", environment=keys)
         self._program.answers(self._has_bucket, seconds=60)
