@@ -22,7 +22,7 @@ def break_speech(studio: Studio) -> list[str]:
         calls.append(text)
         raise AudioError("the voice is hoarse")
 
-    studio.podcasts.speech.speak = speak  # type: ignore[method-assign, assignment]
+    studio.podcasts.speech.speak = speak  # type: ignore[method-assign]
     return calls
 
 
