@@ -19,7 +19,7 @@ from tidemill_apps.common.settings import EnvironmentSettings
 class StorageSettings(EnvironmentSettings, frozen=True, kw_only=True):
     """Where files are kept. `url` is a folder or s3://bucket/prefix; the other settings are for S3."""
 
-    url: str = "files"
+    url: str = "media-files"
     endpoint: HttpUrl = ""
     region: str = "us-east-1"
     access_key: Annotated[str, Secret] = ""

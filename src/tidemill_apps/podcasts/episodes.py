@@ -23,7 +23,7 @@ from tidemill_apps.podcasts.tables import (
 )
 
 MAX_LISTED = 200
-UNFINISHED = (PodcastStatus.PENDING.value, PodcastStatus.PROCESSING.value)
+UNFINISHED_STATUSES = (PodcastStatus.PENDING.value, PodcastStatus.PROCESSING.value)
 
 
 class NewPodcast(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class Episodes:
         return await self._load(podcasts.c.audio_key.is_not(None), limit)
 
     async def load_unfinished(self) -> list[Podcast]:
-        return await self._load(podcasts.c.status.in_(UNFINISHED))
+        return await self._load(podcasts.c.status.in_(UNFINISHED_STATUSES))
 
     async def create(self, new: NewPodcast) -> Podcast:
         """Creates a pending podcast. Its row names the job before the job exists, so that the reconciler can
@@ -83,7 +83,7 @@ class Episodes:
         Returns None if it does not exist."""
         fresh: dict[str, object] = {"status": PodcastStatus.PENDING.value, "error": None}
         await self._update(
-            and_(podcasts.c.id == podcast_id, podcasts.c.status.not_in(UNFINISHED)),
+            and_(podcasts.c.id == podcast_id, podcasts.c.status.not_in(UNFINISHED_STATUSES)),
             {**fresh, "job_id": self._new_id(), "regenerate_at": None},
         )
         return await self.get(podcast_id)

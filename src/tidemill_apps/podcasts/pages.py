@@ -14,7 +14,7 @@ from tidemill_apps.podcasts.routes import (
     check_body,
     load_podcast,
     parse_id,
-    refuse_unknown,
+    refuse_missing,
 )
 from tidemill_apps.podcasts.service import MESSAGES, Podcasts
 
@@ -73,12 +73,12 @@ class PodcastPages:
         return MESSAGES.redirect(request, f"/podcasts/{podcast.id}", "created", podcast=podcast.title)
 
     async def generate(self, request: RouteRequest) -> Redirect:
-        podcast = await self._podcasts.regenerate(parse_id(request, "podcast")) or refuse_unknown(request)
+        podcast = await self._podcasts.regenerate(parse_id(request, "podcast")) or refuse_missing(request)
         return MESSAGES.redirect(request, f"/podcasts/{podcast.id}", "requested")
 
     async def delete(self, request: RouteRequest) -> Redirect:
         if not await self._podcasts.delete(parse_id(request, "podcast")):
-            refuse_unknown(request)
+            refuse_missing(request)
         return MESSAGES.redirect(request, "/podcasts", "deleted")
 
     async def create_feed(self, request: RouteRequest) -> PageResponse:
@@ -88,7 +88,7 @@ class PodcastPages:
 
     async def revoke_feed(self, request: RouteRequest) -> Redirect:
         if not await self._podcasts.episodes.revoke_feed(parse_id(request, "feed")):
-            refuse_unknown(request, "feed")
+            refuse_missing(request, "feed")
         return MESSAGES.redirect(request, "/podcasts", "revoked")
 
     def _page(

@@ -8,9 +8,8 @@ from functools import partial
 import msgspec
 
 from tidemill_apps.common.object_storage import ObjectStorage
-from tidemill_apps.common.sentences import Language
+from tidemill_apps.common.sentences import Language, TextFormat
 from tidemill_apps.common.speech import SpeechAdapter, hash_part, measure, predict_seconds
-from tidemill_apps.common.text_blocks import TextFormat
 from tidemill_apps.podcasts.text import (
     ScriptPart,
     ScriptSection,

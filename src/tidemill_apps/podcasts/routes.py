@@ -9,8 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from tidemill.web import HTTPError, Role, RouteRequest
-from tidemill_apps.common.sentences import Language, clean_text, detect_language
-from tidemill_apps.common.text_blocks import TextFormat
+from tidemill_apps.common.sentences import Language, TextFormat, clean_text, detect_language
 from tidemill_apps.podcasts.episodes import NewPodcast
 from tidemill_apps.podcasts.feed import MAX_ID_DIGITS, FeedRoutes, serve_media
 from tidemill_apps.podcasts.plan import GenerationPlan
@@ -107,11 +106,11 @@ class PodcastRoutes:
 
     async def generate(self, request: RouteRequest) -> PodcastReply:
         found = await self._podcasts.regenerate(parse_id(request, "podcast"))
-        return build_podcast_reply(found or refuse_unknown(request))
+        return build_podcast_reply(found or refuse_missing(request))
 
     async def delete(self, request: RouteRequest) -> None:
         if not await self._podcasts.delete(parse_id(request, "podcast")):
-            refuse_unknown(request)
+            refuse_missing(request)
 
     async def audio(self, request: RouteRequest) -> object:
         return await serve_media(self._podcasts, await load_podcast(self._podcasts, request), "mp3")
@@ -125,7 +124,7 @@ class PodcastRoutes:
 
     async def revoke_feed(self, request: RouteRequest) -> None:
         if not await self._podcasts.episodes.revoke_feed(parse_id(request, "feed")):
-            refuse_unknown(request, "feed")
+            refuse_missing(request, "feed")
 
 
 async def check_body(podcasts: Podcasts, request: RouteRequest) -> NewPodcast:
@@ -150,17 +149,17 @@ async def check_body(podcasts: Podcasts, request: RouteRequest) -> NewPodcast:
 
 
 async def load_podcast(podcasts: Podcasts, request: RouteRequest) -> Podcast:
-    return await podcasts.episodes.get(parse_id(request, "podcast")) or refuse_unknown(request)
+    return await podcasts.episodes.get(parse_id(request, "podcast")) or refuse_missing(request)
 
 
 def parse_id(request: RouteRequest, name: str) -> int:
     value = request.path[name]
     if not (value.isascii() and value.isdigit() and len(value) < MAX_ID_DIGITS):
-        refuse_unknown(request, name)
+        refuse_missing(request, name)
     return int(value)
 
 
-def refuse_unknown(request: RouteRequest, name: str = "podcast") -> Never:
+def refuse_missing(request: RouteRequest, name: str = "podcast") -> Never:
     raise _refuse(request, HTTPStatus.NOT_FOUND, name, f"unknown_{name}", **{name: request.path[name][:20]})
 
 

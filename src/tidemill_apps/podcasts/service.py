@@ -16,10 +16,9 @@ from tidemill_apps.common.database import Database, check_separate_files
 from tidemill_apps.common.messages import MessageCatalogue
 from tidemill_apps.common.object_storage import ObjectStorage
 from tidemill_apps.common.periodic import ApplicationLoop
-from tidemill_apps.common.sentences import Language
+from tidemill_apps.common.sentences import Language, TextFormat
 from tidemill_apps.common.speech import open_speech
 from tidemill_apps.common.status import load_jobs
-from tidemill_apps.common.text_blocks import TextFormat
 from tidemill_apps.podcasts.cover import load_cover
 from tidemill_apps.podcasts.episodes import Episodes, NewPodcast
 from tidemill_apps.podcasts.plan import GenerationPlan, part_key, plan_generation, write_script

@@ -21,12 +21,12 @@ from sqlalchemy import (
 )
 
 metadata = MetaData()
-_ID = BigInteger().with_variant(Integer(), "sqlite")
+_ID_TYPE = BigInteger().with_variant(Integer(), "sqlite")
 
 podcasts = Table(
     "podcasts",
     metadata,
-    Column("id", _ID, primary_key=True, autoincrement=True),
+    Column("id", _ID_TYPE, primary_key=True, autoincrement=True),
     Column("guid", String, nullable=False),  # never changes: players know an episode by it
     Column("title", String, nullable=False),
     Column("text", Text, nullable=False),
@@ -51,7 +51,7 @@ podcasts = Table(
 podcast_parts = Table(
     "podcast_parts",
     metadata,
-    Column("podcast_id", _ID, nullable=False),
+    Column("podcast_id", _ID_TYPE, nullable=False),
     Column("digest", String, nullable=False),
     Column("cost", Float, nullable=False, server_default="0"),  # USD that this podcast paid for it
     PrimaryKeyConstraint("podcast_id", "digest"),
@@ -60,7 +60,7 @@ podcast_parts = Table(
 podcast_feeds = Table(
     "podcast_feeds",
     metadata,
-    Column("id", _ID, primary_key=True, autoincrement=True),
+    Column("id", _ID_TYPE, primary_key=True, autoincrement=True),
     Column("name", String, nullable=False),
     Column("token_hash", String, nullable=False, unique=True),
     Column("created_at", Float, nullable=False),

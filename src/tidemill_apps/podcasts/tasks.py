@@ -15,7 +15,7 @@ import msgspec
 from tidemill import Context, GiveUp, Pool, Retry, SnoozeFor, StoreUnavailable, Task, Tidemill, Unique
 from tidemill_apps.common.audio import check_part, count_seconds, decode, encode_mp3
 from tidemill_apps.common.object_storage import ObjectStorage
-from tidemill_apps.common.sentences import Language
+from tidemill_apps.common.sentences import Language, TextFormat
 from tidemill_apps.common.speech import (
     SpeechAdapter,
     SpeechUnavailable,
@@ -23,7 +23,6 @@ from tidemill_apps.common.speech import (
     measure,
     predict_seconds,
 )
-from tidemill_apps.common.text_blocks import TextFormat
 from tidemill_apps.podcasts.cover import load_cover
 from tidemill_apps.podcasts.episodes import Episodes
 from tidemill_apps.podcasts.plan import Script, count_characters, part_key, price, write_script

