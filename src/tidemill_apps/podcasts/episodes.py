@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, and_, delete, func, insert, select, update
 from tidemill_apps.common.database import Database, slice_items
 from tidemill_apps.podcasts.tables import (
     FinishedEpisode,
+    NewPodcast,
     Podcast,
     PodcastFeed,
     PodcastStatus,
@@ -23,14 +24,8 @@ from tidemill_apps.podcasts.tables import (
 )
 
 MAX_LISTED = 200
+TEXT_START = func.substr(podcasts.c.text, 1, 2000)
 UNFINISHED_STATUSES = (PodcastStatus.PENDING.value, PodcastStatus.PROCESSING.value)
-
-
-class NewPodcast(msgspec.Struct, frozen=True, kw_only=True):
-    title: str
-    text: str
-    format: str
-    language: str
 
 
 class Episodes:
@@ -47,7 +42,7 @@ class Episodes:
             self._prepared = True
 
     async def get(self, podcast_id: int) -> Podcast | None:
-        return next(iter(await self._load(podcasts.c.id == podcast_id)), None)
+        return next(iter(await self._load(podcasts.c.id == podcast_id, text=podcasts.c.text)), None)
 
     async def load_recent(self, limit: int = MAX_LISTED) -> list[Podcast]:
         """Returns up to `limit` podcasts, the newest first."""
@@ -177,10 +172,14 @@ class Episodes:
             changed = update(podcast_feeds).where(condition).values(revoked_at=self._wall())
             return bool((await connection.execute(changed)).rowcount)
 
-    async def _load(self, where: ColumnElement[bool], limit: int | None = None) -> list[Podcast]:
+    async def _load(
+        self, where: ColumnElement[bool], limit: int | None = None, text: ColumnElement[str] = TEXT_START
+    ) -> list[Podcast]:
+        """Returns podcasts, the newest first. Lists read only the beginning of each text."""
         await self.prepare()
         paid = select(func.sum(podcast_parts.c.cost)).where(podcast_parts.c.podcast_id == podcasts.c.id)
-        query = select(podcasts, paid.scalar_subquery().label("cost")).where(where)
+        columns = [column for column in podcasts.c if column.name != "text"]
+        query = select(*columns, text.label("text"), paid.scalar_subquery().label("cost")).where(where)
         async with self.database.reading() as connection:
             rows = await connection.execute(query.order_by(podcasts.c.id.desc()).limit(limit))
             return [parse_podcast(row) for row in rows.mappings()]

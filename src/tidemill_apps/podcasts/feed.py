@@ -11,12 +11,14 @@ from http import HTTPStatus
 from xml.etree import ElementTree as ET
 
 from tidemill import ConfigurationError
-from tidemill.web import HTTPError, Role, RouteRequest, TextResponse
+from tidemill.web import File, HTTPError, Role, RouteRequest, TextResponse
 from tidemill_apps.common.request_limits import RequestLimits
+from tidemill_apps.common.sentences import join_sentences
 from tidemill_apps.podcasts.cover import load_cover
 from tidemill_apps.podcasts.service import Podcasts
 from tidemill_apps.podcasts.settings import PodcastsSettings
 from tidemill_apps.podcasts.tables import Podcast, PodcastFeed
+from tidemill_apps.podcasts.text import read_sections
 
 ITUNES, PODCAST, ATOM = (
     "http://www.itunes.com/dtds/podcast-1.0.dtd",
@@ -61,7 +63,7 @@ class FeedRoutes:
             )
         return str(found).rstrip("/")
 
-    async def serve(self, request: RouteRequest) -> object:
+    async def serve(self, request: RouteRequest) -> File | TextResponse:
         token, file = request.path["secret"], request.path["file"]
         feed = await self._podcasts.episodes.find_feed(token)
         self._limits.check(f"feed {feed.id}" if feed is not None else f"wrong {request.address}")
@@ -76,20 +78,18 @@ class FeedRoutes:
         name, _, ending = file.partition(".")
         if not (name.isascii() and name.isdigit() and len(name) < MAX_ID_DIGITS):
             raise HTTPError(HTTPStatus.NOT_FOUND, "there is no such file in this feed")
-        return await serve_media(self._podcasts, await self._podcasts.episodes.get(int(name)), ending)
+        return serve_media(self._podcasts, await self._podcasts.episodes.get(int(name)), ending)
 
 
 MAX_ID_DIGITS = 18
 
 
-async def serve_media(podcasts: Podcasts, podcast: Podcast | None, ending: str) -> object:
+def serve_media(podcasts: Podcasts, podcast: Podcast | None, ending: str) -> File:
     """Returns the audio or the transcript of an episode. Raises HTTPError 404 if there is none."""
     keys = {} if podcast is None else {"mp3": podcast.audio_key, "vtt": podcast.transcript_key}
-    key = keys.get(ending)
-    content = None if key is None else await podcasts.storage.get(key)
-    if content is None:
+    if (key := keys.get(ending)) is None:
         raise HTTPError(HTTPStatus.NOT_FOUND, "there is no such file; generate the podcast first")
-    return _respond(content, MEDIA_TYPES[ending])
+    return File(key, store=podcasts.storage.store, media_type=MEDIA_TYPES[ending], headers=MEDIA_HEADERS)
 
 
 def _respond(content: bytes, media_type: str) -> TextResponse:
@@ -121,7 +121,7 @@ def render_feed(settings: PodcastsSettings, podcasts: Sequence[Podcast], base: s
 def _add_item(item: ET.Element, podcast: Podcast, base: str) -> None:
     published = datetime.fromtimestamp(podcast.published_at or podcast.created_at, UTC)
     _add(item, "title", podcast.title)
-    _add(item, "description", summarise(podcast.text))
+    _add(item, "description", summarise(podcast))
     _add(item, "guid", podcast.guid, isPermaLink="false")
     _add(item, "pubDate", format_datetime(published))
     audio = {"url": f"{base}/{podcast.id}.mp3", "length": str(podcast.size), "type": MEDIA_TYPES["mp3"]}
@@ -132,8 +132,9 @@ def _add_item(item: ET.Element, podcast: Podcast, base: str) -> None:
     _add(item, f"{{{PODCAST}}}transcript", **transcript)
 
 
-def summarise(text: str) -> str:
-    flat = " ".join(text.split())
+def summarise(podcast: Podcast) -> str:
+    sections = read_sections(podcast.text, podcast.format, podcast.title)
+    flat = join_sentences(sentence for section in sections for sentence in section.sentences)
     return flat if len(flat) <= SUMMARY_CHARS else f"{flat[:SUMMARY_CHARS].rstrip()} …"
 
 

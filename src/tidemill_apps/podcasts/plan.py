@@ -8,8 +8,9 @@ from functools import partial
 import msgspec
 
 from tidemill_apps.common.object_storage import ObjectStorage
-from tidemill_apps.common.sentences import Language, TextFormat
+from tidemill_apps.common.sentences import Language
 from tidemill_apps.common.speech import SpeechAdapter, hash_part, measure, predict_seconds
+from tidemill_apps.podcasts.tables import NewPodcast
 from tidemill_apps.podcasts.text import (
     ScriptPart,
     ScriptSection,
@@ -49,12 +50,10 @@ def part_key(digest: str) -> str:
     return f"parts/{digest[:2]}/{digest}"
 
 
-def write_script(
-    adapter: SpeechAdapter, text: str, format_: TextFormat, title: str, language: Language
-) -> Script:
-    sections = read_sections(text, format_, title)
+def write_script(adapter: SpeechAdapter, podcast: NewPodcast) -> Script:
+    sections = read_sections(podcast.text, podcast.format, podcast.title)
     parts = pack_parts(sections, partial(measure, adapter.unit), adapter.limit)
-    digests = tuple(hash_part(adapter, language, part.text) for part in parts)
+    digests = tuple(hash_part(adapter, podcast.language, part.text) for part in parts)
     return Script(tuple(sections), tuple(parts), digests)
 
 

@@ -8,13 +8,12 @@ from typing import Annotated, Any, Literal, Never, cast
 import msgspec
 from msgspec import Meta
 
-from tidemill.web import HTTPError, Role, RouteRequest
+from tidemill.web import File, HTTPError, Role, RouteRequest
 from tidemill_apps.common.sentences import Language, TextFormat, clean_text, detect_language
-from tidemill_apps.podcasts.episodes import NewPodcast
 from tidemill_apps.podcasts.feed import MAX_ID_DIGITS, FeedRoutes, serve_media
 from tidemill_apps.podcasts.plan import GenerationPlan
 from tidemill_apps.podcasts.service import MESSAGES, Podcasts
-from tidemill_apps.podcasts.tables import Podcast
+from tidemill_apps.podcasts.tables import NewPodcast, Podcast
 from tidemill_apps.podcasts.text import read_sections
 
 Method = Literal["GET", "POST", "DELETE"]
@@ -79,8 +78,8 @@ class PodcastRoutes:
             ("GET", one, viewer, self.get, reply, None, "Return a podcast."),
             ("DELETE", one, operator, self.delete, None, None, "Delete a podcast and its audio."),
             ("POST", f"{one}/generate", operator, self.generate, reply, None, "Generate a podcast again."),
-            ("GET", f"{one}/audio", viewer, self.audio, None, None, "The audio of an episode."),
-            ("GET", f"{one}/transcript", viewer, self.transcript, None, None, "The transcript as WebVTT."),
+            ("GET", f"{one}/audio", viewer, self.audio, File, None, "The audio of an episode."),
+            ("GET", f"{one}/transcript", viewer, self.transcript, File, None, "The transcript as WebVTT."),
             ("POST", "/api/podcast-feeds", admin, self.create_feed, FeedReply, FeedBody, "Create a feed."),
             ("DELETE", "/api/podcast-feeds/{feed}", admin, self.revoke_feed, None, None, "Revoke a feed."),
         ):
@@ -112,11 +111,11 @@ class PodcastRoutes:
         if not await self._podcasts.delete(parse_id(request, "podcast")):
             refuse_missing(request)
 
-    async def audio(self, request: RouteRequest) -> object:
-        return await serve_media(self._podcasts, await load_podcast(self._podcasts, request), "mp3")
+    async def audio(self, request: RouteRequest) -> File:
+        return serve_media(self._podcasts, await load_podcast(self._podcasts, request), "mp3")
 
-    async def transcript(self, request: RouteRequest) -> object:
-        return await serve_media(self._podcasts, await load_podcast(self._podcasts, request), "vtt")
+    async def transcript(self, request: RouteRequest) -> File:
+        return serve_media(self._podcasts, await load_podcast(self._podcasts, request), "vtt")
 
     async def create_feed(self, request: RouteRequest) -> FeedReply:
         feed, url = await self._feeds.create(request.body.name)

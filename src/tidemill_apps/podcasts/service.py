@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import cast
 
 from sqlalchemy import column, select, table
 
@@ -16,14 +15,13 @@ from tidemill_apps.common.database import Database, check_separate_files
 from tidemill_apps.common.messages import MessageCatalogue
 from tidemill_apps.common.object_storage import ObjectStorage
 from tidemill_apps.common.periodic import ApplicationLoop
-from tidemill_apps.common.sentences import Language, TextFormat
 from tidemill_apps.common.speech import open_speech
 from tidemill_apps.common.status import load_jobs
 from tidemill_apps.podcasts.cover import load_cover
-from tidemill_apps.podcasts.episodes import Episodes, NewPodcast
+from tidemill_apps.podcasts.episodes import Episodes
 from tidemill_apps.podcasts.plan import GenerationPlan, part_key, plan_generation, write_script
 from tidemill_apps.podcasts.settings import PREFIX, PodcastsSettings
-from tidemill_apps.podcasts.tables import Podcast, PodcastStatus
+from tidemill_apps.podcasts.tables import NewPodcast, Podcast, PodcastStatus
 from tidemill_apps.podcasts.tasks import PodcastGenerator, declare_generation
 
 DATABASE_VARIABLE, ARTICLES_VARIABLE = f"{PREFIX}DATABASE_URL", f"{PREFIX}ARTICLES_URL"
@@ -54,9 +52,8 @@ class Podcasts:
 
     async def plan(self, new: NewPodcast) -> GenerationPlan:
         """Predicts the cost and length of a podcast. It creates nothing."""
-        language = cast("Language", new.language)
-        script = write_script(self.speech, new.text, cast("TextFormat", new.format), new.title, language)
-        return await plan_generation(self.speech, self.storage, script, language)
+        script = write_script(self.speech, new)
+        return await plan_generation(self.speech, self.storage, script, new.language)
 
     async def create(self, new: NewPodcast) -> Podcast:
         """Creates a podcast and enqueues its generation. Raises SpeechUnavailable if nothing can speak."""

@@ -20,6 +20,8 @@ from sqlalchemy import (
     Text,
 )
 
+from tidemill_apps.common.sentences import Language, TextFormat
+
 metadata = MetaData()
 _ID_TYPE = BigInteger().with_variant(Integer(), "sqlite")
 
@@ -75,15 +77,18 @@ class PodcastStatus(StrEnum):
     FAILED = "failed"
 
 
-class Podcast(msgspec.Struct, frozen=True, kw_only=True):
+class NewPodcast(msgspec.Struct, frozen=True, kw_only=True):
+    title: str
+    text: str
+    format: TextFormat
+    language: Language
+
+
+class Podcast(NewPodcast, frozen=True, kw_only=True):
     """One podcast row. The table explains its fields. `cost` is the sum that its parts cost, in USD."""
 
     id: int
     guid: str
-    title: str
-    text: str
-    format: str
-    language: str
     status: str
     error: str | None
     job_id: str | None

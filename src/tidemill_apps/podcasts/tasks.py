@@ -8,14 +8,12 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypedDict, cast
-
-import msgspec
+from typing import Any, TypedDict
 
 from tidemill import Context, GiveUp, Pool, Retry, SnoozeFor, StoreUnavailable, Task, Tidemill, Unique
 from tidemill_apps.common.audio import check_part, count_seconds, decode, encode_mp3
 from tidemill_apps.common.object_storage import ObjectStorage
-from tidemill_apps.common.sentences import Language, TextFormat
+from tidemill_apps.common.sentences import Language
 from tidemill_apps.common.speech import (
     SpeechAdapter,
     SpeechUnavailable,
@@ -52,13 +50,6 @@ class GenerationResult(TypedDict):
     calls: int
 
 
-class SpokenPart(msgspec.Struct, frozen=True):
-    """The checkpoint of a speech call."""
-
-    digest: str
-    seconds: float
-
-
 class PodcastGenerator:
     """Generates one podcast at a time. All audio that was paid for is stored before anything else."""
 
@@ -88,15 +79,8 @@ class PodcastGenerator:
             raise GiveUp(str(error)) from None
 
     async def _generate(self, ctx: Context, podcast: Podcast) -> GenerationResult:
-        language = cast("Language", podcast.language)
-        script = await asyncio.to_thread(
-            write_script,
-            self._speech,
-            podcast.text,
-            cast("TextFormat", podcast.format),
-            podcast.title,
-            language,
-        )
+        language = podcast.language
+        script = await asyncio.to_thread(write_script, self._speech, podcast)
         await self._episodes.register_parts(podcast.id, script.digests)
         calls = 0
         for number, part in enumerate(script.parts):
@@ -117,14 +101,14 @@ class PodcastGenerator:
             return False
         units = self._units(text)
 
-        async def speak(part: str) -> SpokenPart:
+        async def speak(part: str) -> float:
             await self._episodes.record_cost(podcast.id, digest, price(self._speech, part))
             reply = await self._speech.speak(part, language, call_id=f"{ctx.job_id} {digest[:16]}")
             if reply.response is not None:
                 ctx.used(self._pool, reply.response, **units)
             seconds = check_part(await decode(reply.audio), predict_seconds(self._speech, part))
             await self._storage.put(part_key(digest), reply.audio)
-            return SpokenPart(digest, seconds)
+            return seconds
 
         # The claim holds the unit of `concurrent`; the calls of a podcast follow one another.
         async with ctx.spend(self._pool, concurrent=0, **units):

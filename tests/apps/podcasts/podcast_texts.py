@@ -5,14 +5,15 @@ from __future__ import annotations
 # ruff: noqa: RUF001 - Chinese punctuation
 from typing import NamedTuple
 
-from tidemill_apps.podcasts.episodes import NewPodcast
+from tidemill_apps.common.sentences import Language, TextFormat
+from tidemill_apps.podcasts.tables import NewPodcast
 
 
 class SampleText(NamedTuple):
     title: str
     text: str
-    format: str
-    language: str
+    format: TextFormat
+    language: Language
 
     def new(self) -> NewPodcast:
         return NewPodcast(**self._asdict())

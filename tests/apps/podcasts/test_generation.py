@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(300)
 async def part_seconds(studio: Studio, podcast_id: int) -> float:
     """Returns the length of the stored parts of a podcast, one after another."""
     row, speech = await studio.podcast(podcast_id), studio.podcasts.speech
-    script = write_script(speech, row.text, row.format, row.title, row.language)  # type: ignore[arg-type]
+    script = write_script(speech, row)
     stored = [await studio.podcasts.storage.get(part_key(digest)) for digest in script.digests]
     assert all(stored)
     return sum([count_seconds(await decode(audio)) for audio in stored if audio])
@@ -41,6 +41,8 @@ async def test_every_episode_is_complete_and_equally_loud(storage: StorageSettin
             audio = await studio.podcasts.storage.get(row.audio_key)
             assert audio is not None
             assert len(audio) == row.size
+            part = await studio.call("GET", f"/api/podcasts/{number}/audio", range="bytes=100-199")
+            assert (part.status, part.body) == (206, audio[100:200])
             found = meter(audio)
             assert found.seconds == pytest.approx(await part_seconds(studio, number), abs=0.5)
             assert row.duration == pytest.approx(found.seconds, abs=0.5)

@@ -54,6 +54,7 @@ async def test_a_killed_worker_leaves_no_half_episode(
                         assert row.audio_key is None
                         assert await studio.podcasts.episodes.load_published() == []
                         await asyncio.sleep(0.05)
+                    await studio.app.job(row.job_id or "").result()
             finally:
                 await processes.stop()
             assert not mark.exists(), "no worker reached the point"
