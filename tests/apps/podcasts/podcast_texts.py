@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 # ruff: noqa: RUF001 - Chinese punctuation
+import os
 from typing import NamedTuple
 
 from tidemill_apps.common.sentences import Language, TextFormat
@@ -67,4 +68,16 @@ QUEUES_ZH = SampleText(
     "html",
     "zh",
 )
-TEXTS = (MILLS, QUEUES, MILLS_ZH, QUEUES_ZH)
+
+
+def numbered(sample: SampleText, number: int) -> SampleText:
+    """Returns another text: the sample repeated `number` times."""
+    return sample._replace(title=f"{sample.title} {number}", text="\n\n".join([sample.text] * number))
+
+
+REPETITIONS = 5 if "TIDEMILL_PODCASTS_FULL" in os.environ else 1
+TEXTS = tuple(
+    numbered(sample, number + 1)
+    for number in range(REPETITIONS)
+    for sample in (MILLS, QUEUES, MILLS_ZH, QUEUES_ZH)
+)

@@ -161,3 +161,18 @@ async def test_a_podcast_deleted_during_its_generation_leaves_nothing(tmp_path: 
         await studio.work()
         assert await studio.podcasts.episodes.get(number) is None
         assert [file for file in (tmp_path / "files").rglob("*") if file.is_file()] == []
+
+
+async def test_podcasts_in_postgresql(postgres_url: str, tmp_path: Path) -> None:
+    async with studio_in(tmp_path, database_url=postgres_url) as studio:
+        number = (await studio.podcasts.create(MILLS_ZH.new())).id
+        await studio.work()
+        row = await studio.podcast(number)
+        assert (row.status, row.title, row.cost) == ("done", "潮汐磨坊", 0.0)
+        assert [one.id for one in await studio.podcasts.episodes.load_published()] == [number]
+        feed, token = await studio.podcasts.episodes.create_feed("phone", "token"), "token"
+        assert await studio.podcasts.episodes.find_feed(token) == feed
+        assert await studio.podcasts.episodes.revoke_feed(feed.id)
+        assert await studio.podcasts.episodes.find_feed(token) is None
+        assert await studio.podcasts.delete(number)
+        assert await studio.podcasts.episodes.load_recent() == []
