@@ -58,7 +58,7 @@ class PodcastPages:
         podcast = await load_podcast(self._podcasts, request)
         jobs = await load_jobs(self._podcasts.app, [podcast.job_id] if podcast.job_id else [])
         context = {"podcast": podcast, "job": next(iter(jobs.values()), None)}
-        return self._page(request, "podcast.html", context, live=("state",))
+        return self._page(request, "podcast.html", context, live=("state", "actions"))
 
     async def new(self, request: RouteRequest) -> PageResponse:
         return self._page(request, "podcast_new.html", {"body": PodcastBody(), "plan": None})

@@ -130,6 +130,11 @@ class Podcasts:
 
     def _declare_pool(self) -> Pool:
         settings = self.settings
+        if 0 < settings.characters_per_minute < self.speech.limit:
+            raise ConfigurationError(
+                f"{PREFIX}CHARACTERS_PER_MINUTE: must be {self.speech.limit} or more, the longest part, is "
+                f"{settings.characters_per_minute}; raise it, or lower {PREFIX}SPEECH_LIMIT"
+            )
         limits = [Limit.concurrent(settings.calls_at_once)]
         if settings.characters_per_minute:
             limits.append(Limit.characters(settings.characters_per_minute, per=MINUTE_SECONDS))

@@ -105,7 +105,7 @@ class PodcastGenerator:
             await self._episodes.record_cost(podcast.id, digest, price(self._speech, part))
             reply = await self._speech.speak(part, language, call_id=f"{ctx.job_id} {digest[:16]}")
             if reply.response is not None:
-                ctx.used(self._pool, reply.response, **units)
+                ctx.used(self._pool, reply.response)
             seconds = check_part(await decode(reply.audio), predict_seconds(self._speech, part))
             await self._storage.put(part_key(digest), reply.audio)
             return seconds
@@ -188,7 +188,7 @@ def declare_generation(
         key=lambda podcast_id: f"podcast-{podcast_id}",
         unique=lambda podcast_id: Unique(f"podcast-{podcast_id}", at_most=UNIQUE_SECONDS),
         pool=pool,
-        cost={"requests": 0},
+        cost={"requests": 0, **({"characters": 0} if settings.characters_per_minute else {})},
         retry=Retry(attempts=MAX_ATTEMPTS, first=settings.retry_seconds),
         timeout=settings.timeout,
     )

@@ -11,7 +11,7 @@ from mutagen.id3 import ID3
 from tests.apps.podcasts.audio_meters import meter
 from tests.apps.podcasts.podcast_texts import MILLS, MILLS_ZH, QUEUES, TEXTS
 from tests.apps.podcasts.service_kit import Studio, simulated_speech, speech_simulator, studio_in
-from tidemill import Filter
+from tidemill import ConfigurationError, Filter
 from tidemill.testing.simulator import Quota
 from tidemill_apps.common.audio import count_seconds, decode
 from tidemill_apps.common.object_storage import StorageSettings
@@ -131,6 +131,22 @@ async def test_a_refusal_waits_and_spends_no_attempt(tmp_path: Path) -> None:
         [job] = (await studio.app.inspect.find(Filter(queue="podcast"))).jobs
         assert job.attempts == 1
         assert server.provider.request_log.refused
+
+
+async def test_the_pool_counts_characters(tmp_path: Path) -> None:
+    async with speech_simulator() as server:
+        speech = simulated_speech(server.url, limit=120)
+        async with studio_in(tmp_path, speech=speech, characters_per_minute=10_000) as studio:
+            number = (await studio.podcasts.create(QUEUES.new())).id
+            await studio.work()
+            [pool] = await studio.app.inspect.pools()
+            [used] = [limit.used for limit in pool.limits if limit.name == "characters per minute"]
+            assert used == (await studio.podcast(number)).characters > 0
+
+
+def test_a_part_must_fit_the_characters_of_a_minute(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"^PODCASTS_CHARACTERS_PER_MINUTE: must be 2000 or more"):
+        Studio(tmp_path, characters_per_minute=1999)
 
 
 async def test_deleting_removes_files_and_keeps_shared_parts(tmp_path: Path) -> None:
