@@ -51,6 +51,12 @@ PLACES = {
 }
 
 
+PODCASTS = (
+    ("Tide mills", "# How they work\n\nThe rising tide fills a pond.\n\n# Today\n\nSome still grind flour."),
+    ("Queues", "# Why\n\nA queue smooths a burst.\n\n# How\n\nA worker takes a job and reports its end."),
+)
+
+
 async def main() -> None:
     async with async_playwright() as playwright:
         chromium = shutil.which("chromium")
@@ -61,6 +67,7 @@ async def main() -> None:
         (IMAGES / "applications").mkdir(parents=True, exist_ok=True)
         await _music(browser)
         await _articles(browser)
+        await _podcasts(browser)
 
 
 async def _dashboard(browser: Browser) -> None:
@@ -96,11 +103,27 @@ async def _articles(browser: Browser) -> None:
         await _take_of(page, "articles")
 
 
+async def _podcasts(browser: Browser) -> None:
+    """Takes the list of podcasts, and an episode on a phone."""
+    async with _up("podcasts", {"TIDEMILL_WEB_PUBLIC_URL": HERE}) as link:
+        page = await _signed_in(browser, link)
+        for title, text in PODCASTS:
+            await page.goto(f"{HERE}/podcasts/new")
+            await page.fill("input[name=title]", title)
+            await page.fill("textarea[name=text]", text)
+            await page.click("form[action$='/podcasts/create'] button.primary")
+            await page.locator("audio").wait_for()
+        await _take_of(page, "podcasts")
+        await page.set_viewport_size(PHONE)
+        await page.goto(f"{HERE}/podcasts/2")
+        await page.screenshot(path=IMAGES / "applications" / "podcasts-on-a-phone.png")
+
+
 async def _take_of(page: Page, application: str) -> None:
     """Takes the application's page as it is now, with the user's name replaced."""
     await page.goto(f"{HERE}/{application}")
     await page.locator('.live-state[data-state="live"]').wait_for()
-    await page.evaluate("document.querySelector('.settled strong').textContent = 'ada'")
+    await page.evaluate("document.querySelector('.sidebar-footer strong').textContent = 'ada'")
     await page.screenshot(path=IMAGES / "applications" / f"{application}.png")
 
 

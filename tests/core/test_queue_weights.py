@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,3 +81,12 @@ def test_an_idle_queue_does_not_accumulate_turns() -> None:
     for _ in range(10):
         got.update(play(weights, 1, {"busy": 10, "idle": 10}))
     assert got["busy"] >= 4
+
+
+@pytest.mark.parametrize("slots", [16, 192, 193, 300, 1000, 16_000])
+def test_large_claims_are_divided_by_weight_too_q5(slots: int) -> None:
+    parts = {"podcast": 10, "rss": 5, "default": 1}
+    granted = {share.queue: share.jobs for share in QueueWeights(parts).shares(slots)}
+    assert sum(granted.values()) == slots
+    for queue, weight in parts.items():
+        assert abs(granted[queue] - slots * weight / 16) <= 1

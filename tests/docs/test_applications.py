@@ -49,12 +49,14 @@ def test_quoted_code_exists_in_the_source(name: str, body: str) -> None:
 
 def test_both_applications_are_shown_with_their_code() -> None:
     quoted = {body.partition("/")[0].removeprefix("# ") for _, body in QUOTES}
-    assert quoted >= {"music", "articles"}
+    assert quoted >= {"music", "articles", "podcasts"}
 
 
 def test_every_file_that_is_named_is_there() -> None:
     for path in PAGES:
-        for file in re.findall(r"`((?:music|articles|common)/\w+\.py)`", path.read_text(encoding="utf-8")):
+        for file in re.findall(
+            r"`((?:music|articles|podcasts|common)/\w+\.py)`", path.read_text(encoding="utf-8")
+        ):
             assert (APPS / file).is_file(), f"{path.name} names {file}"
 
 
@@ -65,6 +67,6 @@ def test_quotes_are_compared_part_by_part(tmp_path: Path) -> None:
     assert not is_quoted(["def one():", "return 2"], lines)
 
 
-@pytest.mark.parametrize("name", ["README", "music", "articles"])
+@pytest.mark.parametrize("name", ["README", "music", "articles", "podcasts"])
 def test_they_lead_to_how_it_is_run(name: str) -> None:
     assert "tidemill up" in page(f"applications/{name}.md")

@@ -184,6 +184,10 @@ def check_fence(job: Job | None, fence: int, claim: int) -> WriteAnswer:
     return WriteAnswer.OK if job.state is State.RUNNING else WriteAnswer.AGAIN
 
 
+MAX_SINGLE_GRANTS = 64
+"""Slots per queue that are divided one by one; a larger claim divides the rest in whole rounds."""
+
+
 class QueueWeights:
     """Divides a worker's slots among its queues by weight, and remembers how often each queue was served.
     `strict=True`: queues are served in the given order instead, and weights do not matter."""
@@ -200,21 +204,26 @@ class QueueWeights:
             self._passes[queue] = max(self._passes.values(), default=0.0)
 
     def shares(self, slots: int) -> tuple[QueueShare, ...]:
-        """Returns how to divide the next `slots` jobs among the queues, as if every queue had enough jobs."""
+        """Returns how to divide the next `slots` jobs among the queues, as if every queue had enough jobs. A
+        round gives every queue as many slots as its weight."""
         if self._strict or len(self._weights) == 1:
             return tuple(QueueShare(queue, slots) for queue in self._weights)
         virtual = [(passed, index, queue) for index, (queue, passed) in enumerate(self._passes.items())]
         heapq.heapify(virtual)
+        round_slots = sum(self._weights.values())
+        rounds = max(0, slots - MAX_SINGLE_GRANTS * len(virtual)) // round_slots
         granted = dict.fromkeys(self._weights, 0)
         order: list[str] = []
-        for _ in range(min(slots, 64 * len(virtual))):
+        for _ in range(slots - rounds * round_slots):
             passed, index, queue = virtual[0]
             if not granted[queue]:
                 order.append(queue)
             granted[queue] += 1
             heapq.heapreplace(virtual, (passed + 1 / self._weights[queue], index, queue))
         behind = sorted((q for q in self._weights if not granted[q]), key=lambda queue: self._passes[queue])
-        return tuple(QueueShare(queue, granted[queue]) for queue in [*order, *behind])
+        return tuple(
+            QueueShare(queue, granted[queue] + rounds * self._weights[queue]) for queue in [*order, *behind]
+        )
 
     def served(self, queues: Iterable[str]) -> None:
         """Records the jobs that a claim returned. `queues` has the queue of each job. A queue that had no

@@ -263,7 +263,11 @@ def _stream_viewer(route_request: RouteRequest) -> str:
 
 
 def _log_failure(message: str, request: Request, error: Exception) -> None:
-    logging.getLogger("tidemill").error(message, request.method, request.url.path, exc_info=error)
+    """Logs an error with the request's path. A path parameter named `secret` is masked."""
+    path = request.url.path
+    if secret := request.path_params.get("secret"):
+        path = path.replace(secret, "***")
+    logging.getLogger("tidemill").error(message, request.method, path, exc_info=error)
 
 
 def _unrouted_detail(request: Request, status: HTTPStatus, headers: dict[str, str]) -> str:

@@ -33,7 +33,7 @@ def recording(number: int) -> Recording:
 
 def write(file: Path, what: Recording, number: int) -> None:
     file.write_bytes(SILENCE)
-    tags: Any = mutagen.id3.ID3()  # type: ignore[no-untyped-call]  # mutagen is typed in part
+    tags: Any = mutagen.id3.ID3()
     for frame, text in zip((TIT2, TPE1, TALB, TCON, TRCK), (*what, str(number)), strict=True):
-        tags.add(frame(encoding=UTF8, text=text))  # type: ignore[no-untyped-call]  # as above
+        tags.add(frame(encoding=UTF8, text=text))  # type: ignore[no-untyped-call]  # mutagen is typed in part
     tags.save(file)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import wave
 from datetime import UTC, datetime
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -346,3 +348,18 @@ def test_the_mark_may_come_in_the_body(name: str, body: dict[str, Any]) -> None:
         assert [bill.mark for bill in used.request_log.bills] == ["m-7"]
 
     run_virtual(scenario())
+
+
+def test_openai_speaks_labelled_audio() -> None:
+    body = {"model": "tts-1", "voice": "alloy", "input": "潮水来了", "response_format": "wav"}
+    answer = answered("openai", request=SimulatorRequest("/v1/audio/speech", body))
+    assert (answer.headers["content-type"], answer.headers["x-simulator"]) == ("audio/wav", "tidemill")
+    assert b"tidemill simulator" in answer.audio[:100]
+    with wave.open(BytesIO(answer.audio)) as file:
+        assert file.getnframes() / file.getframerate() == pytest.approx(4 * 0.24, abs=0.01)
+
+
+def test_openai_speaks_wav_only_and_glm_not_at_all() -> None:
+    body = {"model": "tts-1", "input": "text", "response_format": "opus"}
+    request = SimulatorRequest("/v1/audio/speech", body)
+    assert (answered("openai", request=request).status, answered("glm", request=request).status) == (400, 404)

@@ -22,19 +22,22 @@ class SimulatorRequest(msgspec.Struct, frozen=True):
 
 
 class SimulatorReply(msgspec.Struct, frozen=True):
+    """A reply of the simulator. `audio` is sent instead of `body`, unless it is empty."""
+
     status: int
     headers: dict[str, str]
     body: dict[str, Any]
+    audio: bytes = b""
 
 
 class SimulatorCall(msgspec.Struct, frozen=True, kw_only=True):
     """A parsed request.
 
-    `max_tokens` and `dimensions` are 0 if the caller gave none. `mark` identifies the job, from the header
-    `x-job` or the request's metadata. The provider ignores it; tests use it to find repeated calls for the
-    same job."""
+    `max_tokens` and `dimensions` are 0 if the caller gave none. `speed` is that of speech. `mark` identifies
+    the job, from the header `x-job` or the request's metadata. The provider ignores it; tests use it to find
+    repeated calls for the same job."""
 
-    kind: Literal["chat", "embed"]
+    kind: Literal["chat", "embed", "speech"]
     model: str
     key: str = ""
     mark: str | None = None
@@ -44,6 +47,7 @@ class SimulatorCall(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int = 0
     single: bool = False
     dimensions: int = 0
+    speed: float = 1.0
 
 
 class InvalidSimulatorRequest(Exception):
@@ -117,7 +121,7 @@ async def read_request(reader: asyncio.StreamReader) -> SimulatorRequest | None:
 
 
 def encode_reply(answer: SimulatorReply) -> bytes:
-    return encode_response(answer.status, answer.headers, msgspec.json.encode(answer.body))
+    return encode_response(answer.status, answer.headers, answer.audio or msgspec.json.encode(answer.body))
 
 
 def encode_response(status: int, headers: dict[str, str], body: bytes) -> bytes:

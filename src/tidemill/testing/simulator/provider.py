@@ -22,6 +22,7 @@ from tidemill.testing.simulator.options import RefusalCause, SimulatorOptions
 from tidemill.testing.simulator.quotas import TICKS_PER_SECOND, Quota, to_ticks
 from tidemill.testing.simulator.replies import ReplyContent, ReplyFunction, default_reply, embed_text
 from tidemill.testing.simulator.request_log import BillEntry, RequestLog
+from tidemill.testing.simulator.speech import speak_text
 from tidemill.testing.virtual_loop import VirtualLoop
 
 SIMULATOR_HEADERS: dict[str, str] = {"x-simulator": "tidemill"}
@@ -121,6 +122,8 @@ class SimulatedProvider:
         number, faults = self._reply_counts[call.kind], self.options.faults
         if call.kind == "chat":
             return faults.chat_content(number, self._replies(call))
+        if call.kind == "speech":
+            return ReplyContent(audio=speak_text(" ".join(call.texts), call.speed))
         vectors = []
         for text in call.texts:
             vectors.append(embed_text(text, call.dimensions))

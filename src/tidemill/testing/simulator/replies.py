@@ -31,11 +31,12 @@ _CHINESE_PATTERN = re.compile(r"[\u3400-\u9fff]+")
 
 class ReplyContent(msgspec.Struct, frozen=True):
     """The content of a reply. `vectors` has pairs of the index of a text and its vector. `finish` is the
-    reason why the model stopped."""
+    reason why the model stopped. `audio` is a WAV file."""
 
     text: str = ""
     vectors: tuple[tuple[int, list[float] | None], ...] = ()
     finish: str = "stop"
+    audio: bytes = b""
 
 
 def default_reply(call: SimulatorCall) -> str:

@@ -47,7 +47,7 @@ class BillEntry(msgspec.Struct, kw_only=True):
     arrived: float
     mark: str | None
     scope: str
-    kind: Literal["chat", "embed"] = "chat"
+    kind: Literal["chat", "embed", "speech"] = "chat"
     model: str = ""
     texts: int = 1
     input_tokens: int

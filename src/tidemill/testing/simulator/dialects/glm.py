@@ -70,6 +70,7 @@ class _GlmRequestReader(OpenAIDialect):
 
     chat = "/api/paas/v4/chat/completions"
     embeddings = "/api/paas/v4/embeddings"
+    speech = ""
 
 
 def _quota_used_reply(context: ReplyContext) -> SimulatorReply:

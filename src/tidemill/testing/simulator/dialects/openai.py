@@ -4,7 +4,7 @@ error codes in the body."""
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from tidemill.testing.simulator.account import QuotaStatus
 from tidemill.testing.simulator.dialects.base import Dialect, ReplyContext, extract_texts, positive_or_zero
@@ -31,6 +31,9 @@ WINDOW_ABBREVIATIONS = {
 }
 
 
+CallKind = Literal["chat", "embed", "speech"]
+
+
 class OpenAIDialect(Dialect):
     name: ClassVar[str] = "openai"
     supported_causes: ClassVar[frozenset[RefusalCause]] = frozenset(
@@ -46,9 +49,11 @@ class OpenAIDialect(Dialect):
     )
     chat = "/v1/chat/completions"
     embeddings = "/v1/embeddings"
+    speech = "/v1/audio/speech"
 
     def read(self, request: SimulatorRequest, default_output_tokens: int) -> SimulatorCall:
-        if request.path not in (self.chat, self.embeddings):
+        kinds: dict[str, CallKind] = {self.chat: "chat", self.embeddings: "embed", self.speech: "speech"}
+        if request.path not in kinds:
             raise InvalidSimulatorRequest(
                 SimulatorReply(
                     404,
@@ -56,33 +61,31 @@ class OpenAIDialect(Dialect):
                     error_reply(f"Invalid URL ({request.method} {request.path})", "invalid_request_error"),
                 )
             )
-        model = request.body.get("model")
-        field = "messages" if request.path == self.chat else "input"
-        if not isinstance(model, str) or field not in request.body:
-            missing = "model" if not isinstance(model, str) else field
-            message = f"Missing required parameter: '{missing}'."
-            code = "missing_required_parameter"
-            raise InvalidSimulatorRequest(
-                SimulatorReply(400, {}, error_reply(message, "invalid_request_error", code, missing))
-            )
-        texts = extract_texts(request.body[field])
-        body = request.body
+        kind, body = kinds[request.path], request.body
+        _require_fields(body, ("model", "messages" if kind == "chat" else "input"))
+        texts = extract_texts(body["messages" if kind == "chat" else "input"])
         most = positive_or_zero(body.get("max_completion_tokens")) or positive_or_zero(body.get("max_tokens"))
-        embed = request.path == self.embeddings
+        if kind == "speech" and body.get("response_format") != "wav":
+            message = "the simulator speaks wav only"
+            raise InvalidSimulatorRequest(SimulatorReply(400, {}, error_reply(message, "simulator")))
         return SimulatorCall(
-            kind="embed" if embed else "chat",
-            model=model,
+            kind=kind,
+            model=body["model"],
             key=read_api_key(request),
             mark=read_job_mark(request),
             texts=texts,
             input_tokens=count_input_tokens(texts, request),
-            output_tokens=0 if embed else count_output_tokens(request, default_output_tokens, most),
-            max_tokens=0 if embed else most,
+            output_tokens=count_output_tokens(request, default_output_tokens, most) if kind == "chat" else 0,
+            max_tokens=most if kind == "chat" else 0,
             dimensions=positive_or_zero(body.get("dimensions")),
+            speed=float(body.get("speed") or 1.0),
         )
 
     def answer(self, call: SimulatorCall, context: ReplyContext) -> SimulatorReply:
-        return SimulatorReply(200, rate_limit_headers(context), completion_body(call, context))
+        headers = rate_limit_headers(context)
+        if call.kind == "speech":
+            return SimulatorReply(200, headers | {"content-type": "audio/wav"}, {}, context.content.audio)
+        return SimulatorReply(200, headers, completion_body(call, context))
 
     def refuse(self, call: SimulatorCall, context: ReplyContext) -> SimulatorReply:
         match context.verdict.reason:
@@ -104,6 +107,15 @@ class OpenAIDialect(Dialect):
                 return SimulatorReply(503, {}, error_reply(text, "server_error", "slow_down"))
             case _:
                 return _rate_limit_reply(call, context)
+
+
+def _require_fields(body: dict[str, Any], fields: tuple[str, ...]) -> None:
+    for field in fields:
+        if field not in body or (field == "model" and not isinstance(body[field], str)):
+            message, code = f"Missing required parameter: '{field}'.", "missing_required_parameter"
+            raise InvalidSimulatorRequest(
+                SimulatorReply(400, {}, error_reply(message, "invalid_request_error", code, field))
+            )
 
 
 def _rate_limit_reply(call: SimulatorCall, context: ReplyContext) -> SimulatorReply:

@@ -1,0 +1,1 @@
+"""Podcasts: texts become spoken episodes, with a podcast feed."""
