@@ -133,8 +133,7 @@ def learn_from_refusal(  # noqa: PLR0917 - a refusal and its context
 def learn_from_success(
     pool: PoolSettings, spacings: LearnedSpacings, claimed: float | None, now: Instant
 ) -> LearnedSpacings:
-    """Returns the spacings after a successful call that was claimed at the boot-clock time `claimed`. A
-    success shortens a trial, and at most once an hour a confirmed spacing."""
+    """Returns the spacings after a successful call, which was claimed at the boot-clock time `claimed`."""
     accepted = _claim_time(claimed, now)
     after: dict[str, LearnedSpacing | None] = {
         limit.name: _after_success(replace(spacings[limit.name], accepted=accepted, refusals=0), now.wall)

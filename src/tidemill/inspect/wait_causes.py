@@ -115,10 +115,9 @@ def _predecessor_cause(facts: ExplanationInputs, times: TimeFormatter) -> Cause:
 
 
 def _scheduled_cause(facts: ExplanationInputs, times: TimeFormatter) -> Cause:
-    """Returns the cause for a job that is due later: a retry, a snooze, or a start time.
-
-    While a job waits for a retry, a new request with its unique key may be merged into it. The job then has
-    all its attempts again, so the cause is a start time and not a retry."""
+    """Returns the cause for a job that is due later: a retry, a snooze, or a start time. A request that is
+    merged into a job which waits for a retry gives it all its attempts again. The cause is then a start
+    time."""
     job, start = facts.job, times.in_future(facts.job.due)
     if _has_failed_last(facts):
         if job.attempts > 0 and job.error is not None:

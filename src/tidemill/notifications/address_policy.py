@@ -127,8 +127,7 @@ def check_url_allowed(url: str, allowed: AllowedAddresses) -> None:
 
 
 def resolve_addresses(target: UrlTarget, allowed: AllowedAddresses, *, flags: int = 0) -> list[SocketAddress]:
-    """Returns the IP addresses of the host. Raises AddressNotAllowed if a webhook may not call one of them.
-    `flags` are passed to getaddrinfo."""
+    """Returns the IP addresses of the host. Raises AddressNotAllowed if one of them may not be called."""
     addresses = []
     found = socket.getaddrinfo(
         target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=flags

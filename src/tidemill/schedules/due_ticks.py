@@ -134,8 +134,8 @@ class TickDecision(NamedTuple):
 
 def decide_ticks(schedule: Schedule, now: float, *, live: bool, build: JobFactory) -> TickDecision:
     """Decides which due ticks create a job. Returns the new schedule, the jobs to create, and the history
-    records. Missed ticks share one record; every other tick has its own. `live=True`: the last job of the
-    schedule has not ended. `build` makes a job from its id and start time."""
+    records. `live=True`: the last job of the schedule has not ended. `build` makes a job from its id and
+    start time."""
     earlier = _find_override_ticks(schedule, now)
     schedule = drop_expired(schedule, now)
     if stopped_state(schedule, now):
@@ -172,10 +172,9 @@ def _delay_first_tick(schedule: Schedule, now: float) -> Schedule:
 
 
 def drop_expired(schedule: Schedule, now: float) -> Schedule:
-    """Returns the schedule without its pause or override, if they have expired at the wall time `now`.
-
-    Ticks during the pause create no jobs. While an override with other tick times was in force, the declared
-    tick times did not apply. So the declared ticks of that period create no jobs either."""
+    """Returns the schedule without its pause or override, if they have expired at the wall time `now`. Ticks
+    during the pause create no jobs. While an override had other tick times, the declared ticks did not apply,
+    so they create no jobs either."""
     pause, override, handled_until = schedule.pause, schedule.override, schedule.handled_until
     if pause is not None and not pause.closed(now):
         handled_until = max(handled_until, pause.until or handled_until)

@@ -283,10 +283,9 @@ class Authenticator:
         )
 
     def _request_details(self, route_request: RouteRequest) -> dict[str, Any]:
-        """Returns the path parameters and the body for the audit log, with secrets hidden.
-
-        Leaves out payloads, because only their tasks know which fields are secret. Leaves out the body if a
-        path parameter names a secret, such as `password`. A short message replaces a body over 64 KiB."""
+        """Returns the path parameters and the body for the audit log, with secrets hidden. Payloads are left
+        out, because only their tasks know which fields are secret. The body is left out if a path parameter
+        names a secret, such as `password`. A short message replaces a body over 64 KiB."""
         redactor = self._inspect.redactor
         if isinstance(route_request.body, UploadStream):
             return {**_upload_details(route_request.body), **route_request.path}

@@ -40,8 +40,7 @@ class FileContent(Protocol):
 
 
 async def open_content(file: File) -> FileContent:
-    """Returns the content of the file. Raises HTTPError 404 if it does not exist or is not below its
-    folder."""
+    """Returns the content of the file. Raises HTTPError 404 if its folder or store has no such file."""
     if not _is_safe_path(file.path):
         raise _not_found(file)
     try:

@@ -120,8 +120,7 @@ def format_location(url: str, variable: str = "", example: str = EXAMPLE_URL) ->
 
 
 def describe_outage(place: str, error: DBAPIError | OSError, *, connected: bool) -> str | None:
-    """Returns a sentence about an outage of the database, or None if the statement itself was wrong. `place`
-    is the database's location. `connected=True`: the error came after the connection was made."""
+    """Returns a sentence about an outage of the database at `place`; None if the statement was wrong."""
     if isinstance(error, OSError):
         if connected:  # the caller's own file error inside a transaction
             return None

@@ -15,8 +15,7 @@ PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 @cache
 def load_cover(path: str) -> bytes:
-    """Returns the PNG file at `path`, or the bundled one if `path` is empty. Raises ConfigurationError if it
-    is no cover."""
+    """Returns the PNG file at `path`, or the bundled cover if `path` is empty. Checks its size and format."""
     file = Path(path) if path else Path(__file__).with_name("cover.png")
     try:
         found = file.read_bytes()
