@@ -80,6 +80,7 @@ SECTIONS = {
         "NewWebhook",
         "WebhookView",
         "FinishedJob",
+        "AllowedAddresses",
         "Alerts",
         "AlertRule",
         "AlertView",
