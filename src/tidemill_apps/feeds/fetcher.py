@@ -218,9 +218,7 @@ class Fetcher:
         headers = self._request_headers(request)
         async with self._session.get(url, headers=headers, allow_redirects=False) as response:
             if response.status == HTTPStatus.NOT_MODIFIED and not _is_conditional(request):
-                raise FetchError(
-                    FetchErrorKind.PROTOCOL, "the server answers 304 but was sent no validator"
-                )
+                raise FetchError(FetchErrorKind.PROTOCOL, "the server answers 304 but was sent no validator")
             body = await self._read_body(response) if response.status in _SUCCESSES else None
             return _fetch_answer(response, target.url, body)
 
