@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 import structlog
 from msgspec import Meta
+from msgspec.structs import replace
 
 from tidemill import JobRequest, ScheduleNotFound, Task, Tidemill, Unique
 from tidemill_apps.feeds.due_times import PRIORITIES, NextRun, Urgency, is_overdue
@@ -71,7 +72,9 @@ class FeedSchedules:
                     "next_reason": next_run.reason.value,
                 }
                 await self._feeds.write_state(connection, feed, values)
-        await self._app.schedules.upsert_many([self._entry(feed, run) for feed, run in waiting])
+        # A time in the past means now; the same past time again would mean that nothing has changed.
+        entries = [self._entry(feed, replace(run, at=max(run.at, now))) for feed, run in waiting]
+        await self._app.schedules.upsert_many(entries)
         for feed, run in waiting:
             self._log(feed, run.at - now, "normal")
 
@@ -96,7 +99,7 @@ class FeedSchedules:
         await self._feeds.set_state(feed, paused=False)
         with suppress(ScheduleNotFound):
             await self._app.schedules.resume(schedule_name(feed.id))
-        resumed = msgspec.structs.replace(feed, state=msgspec.structs.replace(feed.state, paused=False))
+        resumed = replace(feed, state=replace(feed.state, paused=False))
         await self.schedule([resumed])
 
     async def check(self, *, start: bool = False) -> int:
@@ -152,7 +155,7 @@ class FeedSchedules:
         if feed.state.timed_out:
             options["key"] = SLOW_KEY
         if urgency == "overdue":  # a job that runs already is enough
-            options["unique"] = msgspec.structs.replace(feed_unique(snapshot), on_conflict="merge")
+            options["unique"] = replace(feed_unique(snapshot), on_conflict="merge")
         return self._fetch.using(**options).job(snapshot)
 
     def _log(self, feed: Feed, delay: float, urgency: Urgency) -> None:
