@@ -29,7 +29,7 @@ from tidemill.core.filters import Filter
 from tidemill.core.queues import DAY_SECONDS
 from tidemill.core.states import State
 from tidemill.inspect.views import JobCount
-from tidemill.schedules.settings import ScheduleOptions
+from tidemill.schedules.settings import ScheduleUpsertOptions
 
 REPETITIONS = 7
 ASKED = 50
@@ -53,7 +53,9 @@ async def create_documents(app: Tidemill, task: Task[[int], int]) -> None:
         flow = app.flow("dub", key=f"film-{number}")
         flow.add(task, number=flow.add(task, number=number))
         await flow.enqueue()
-    nightly = [(f"nightly-{n}", task.job(n), ScheduleOptions(cron="0 3 * * *")) for n in range(SCHEDULES)]
+    nightly = [
+        (f"nightly-{n}", task.job(n), ScheduleUpsertOptions(cron="0 3 * * *")) for n in range(SCHEDULES)
+    ]
     await app.schedules.upsert_many(nightly)
 
 

@@ -10,7 +10,7 @@ from benchmarks.adapters.tidemill import TidemillProgram
 from benchmarks.case import Case
 from benchmarks.measurements.latency import summary
 from tidemill import JobRequest, Task, Tidemill
-from tidemill.schedules.settings import ScheduleOptions
+from tidemill.schedules.settings import ScheduleUpsertOptions
 from tidemill.telemetry.events import ScheduleFired
 
 MADE_IN = 0.001
@@ -49,7 +49,7 @@ async def _late(program: TidemillProgram, count: int, over: float) -> dict[str, 
 
 async def _make(app: Tidemill, task: Task[[float, str], None], count: int, over: float) -> None:
     start = (await app.store.read_clock()).wall + max(1.0, MADE_IN * count)
-    rows: list[tuple[str, JobRequest[None], ScheduleOptions]] = [
+    rows: list[tuple[str, JobRequest[None], ScheduleUpsertOptions]] = [
         (f"feed-{number}", task.job(0.0, ""), {"every": 3600, "start": start + over * number / count})
         for number in range(count)
     ]

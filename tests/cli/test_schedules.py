@@ -102,6 +102,28 @@ def test_settings_are_overridden(cli: Cli) -> None:
     assert (result.code, "nothing is overridden" in result.err) == (1, True)
 
 
+def test_the_next_tick_of_an_interval_is_moved(cli: Cli, tmp_path: Path) -> None:
+    hourly = DECLARED.replace('cron="0 3 * * *", tz="Asia/Shanghai"', "every=3600")
+    (tmp_path / "hours.py").write_text(hourly)
+    app = ("--app", "hours:app")
+    assert cli("worker", "--until-idle", "hours:app").code == 0
+    result = cli("schedules", "set", "nightly", "--next-at", "2999-05-01T08:00Z", *app)
+    assert result.out.startswith("nightly: next at 2999-05-01")
+    view = cli("schedules", "set", "nightly", "--next-at", "2999-05-02T08:00Z", *app, "--json").json
+    assert view["next"][1] == view["next"][0] + 3600
+    assert view["override"] is None
+
+
+def test_next_at_is_refused_with_a_cron_expression_and_beside_an_override(cli: Cli) -> None:
+    result = cli("schedules", "set", "nightly", "--next-at", "2999-05-01T08:00Z", *APP)
+    assert (result.code, "next_at: must come with every" in result.err) == (2, True)
+    for words in (["every=60"], ["--reason", "quiet"], ["--for", "1h"]):
+        result = cli("schedules", "set", "nightly", "--next-at", "2999-05-01T08:00Z", *words, *APP)
+        assert (result.code, "give it alone" in result.err) == (2, True)
+    result = cli("schedules", "set", "nightly", *APP)
+    assert (result.code, "name at least one setting" in result.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -42,6 +42,9 @@ class OverrideOptions:
     end_option: EndOption
     reason: str | None
 
+    def is_given(self) -> bool:
+        return (self.end_option, self.reason) != (EndOption(None, None), None)
+
     async def arguments(self, app: Tidemill) -> Any:
         """Returns the keyword arguments `by`, `reason` and `until` for the call that stores the override. If
         the user gave no end, `until` is UNSET, which keeps the present end."""

@@ -195,8 +195,7 @@ def resume(target: CommandTarget, name: str) -> None:
     if target.json:
         print_json(view)
     else:
-        coming = f"next at {format_time(view.next[0])}" if view.next else "no tick is left"
-        echo(f"{name} is {view.state}, {coming}")
+        echo(f"{name} is {view.state}, {_format_coming(view)}")
 
 
 @click.command()
@@ -220,16 +219,30 @@ def run(target: CommandTarget, name: str) -> None:
 
 @click.command("set")
 @click.argument("name", shell_complete=completion.complete_schedules)
-@click.argument("words", metavar="SETTING=VALUE...", nargs=-1, required=True)
+@click.argument("words", metavar="[SETTING=VALUE]...", nargs=-1)
+@click.option(
+    "--next-at",
+    callback=cli_options.parse_time,
+    metavar="TIME",
+    help="Move the next tick of an interval to this time: 2026-05-01T08:00.",
+)
 @with_override_options
 @with_target
 def set_(
-    target: CommandTarget, name: str, *, words: tuple[str, ...], override_options: OverrideOptions
+    target: CommandTarget,
+    name: str,
+    *,
+    words: tuple[str, ...],
+    next_at: float | None,
+    override_options: OverrideOptions,
 ) -> None:
-    """Override settings of a schedule until they are unset.
+    """Override settings of a schedule until they are unset, or move its next tick.
 
     The override applies at once and survives deploys. Examples: cron='0 4 * * *' tz=Asia/Shanghai every=30m
     jitter=5m start=2026-05-01T08:00 end=none catch_up=skip overlap=allow."""
+    if next_at is not None:
+        _move_next_tick(target, name, next_at, words=words, override_options=override_options)
+        return
     options = _parse_options(words)
 
     async def apply(app: Tidemill) -> ScheduleView:
@@ -237,6 +250,33 @@ def set_(
         return Redaction().schedule(app, changed)
 
     report_set(target, name, target.run(apply))
+
+
+def _move_next_tick(
+    target: CommandTarget,
+    name: str,
+    next_at: float,
+    *,
+    words: tuple[str, ...],
+    override_options: OverrideOptions,
+) -> None:
+    if words or override_options.is_given():
+        raise click.UsageError(
+            "--next-at moves one tick and stores no override: give it alone, or override every=… start=TIME"
+        )
+
+    async def move(app: Tidemill) -> ScheduleView:
+        return Redaction().schedule(app, await app.schedules.move(name, next_at))
+
+    view = target.run(move)
+    if target.json:
+        print_json(view)
+    else:
+        echo(f"{name}: {_format_coming(view)}")
+
+
+def _format_coming(view: ScheduleView) -> str:
+    return f"next at {format_time(view.next[0])}" if view.next else "no tick is left"
 
 
 def _parse_options(words: tuple[str, ...]) -> Any:

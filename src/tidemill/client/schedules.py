@@ -34,6 +34,8 @@ from tidemill.schedules.schedule import (
 from tidemill.schedules.settings import (
     ScheduleChanges,
     ScheduleOptions,
+    ScheduleUpsertOptions,
+    read_next_at,
     read_schedule_changes,
     read_schedule_settings,
 )
@@ -65,23 +67,24 @@ class Schedules:
         self.declared[name] = self._make_spec(name, what, options)
 
     async def upsert(
-        self, name: str, what: ScheduledWork, **options: Unpack[ScheduleOptions]
+        self, name: str, what: ScheduledWork, **options: Unpack[ScheduleUpsertOptions]
     ) -> ScheduleView:
         """Creates a schedule, or changes the work or settings of an existing one, and returns it.
 
         `await app.schedules.upsert("feed-7", refresh.job(feed), every=3600)`. The same call again changes
         nothing. A changed cron expression or interval applies from now. Pause, override and history stay.
-        Raises ConfigurationError if code declares a schedule of this name."""
+        `next_at` moves the next tick; the interval is then counted from it. Raises ConfigurationError if code
+        declares a schedule of this name."""
         await self.upsert_many([(name, what, options)])
         return await self.get(name)
 
-    async def upsert_many(self, entries: Iterable[tuple[str, ScheduledWork, ScheduleOptions]]) -> None:
+    async def upsert_many(self, entries: Iterable[tuple[str, ScheduledWork, ScheduleUpsertOptions]]) -> None:
         """Creates or changes many schedules in few calls: `[("feed-7", refresh.job(feed), {"every": 3600}),
         …]`.
 
         If an entry is invalid, nothing is written. If code declares a schedule of the same name, an error is
         raised; entries before it may be written already."""
-        specs = {name: self._make_spec(name, what, options) for name, what, options in entries}
+        specs = {name: self._make_upsert_spec(name, what, options) for name, what, options in entries}
 
         def put(name: str, before: Schedule | None, now: float) -> ScheduleWrite | None:
             if is_unchanged(before, specs[name], ScheduleOrigin.DYNAMIC):
@@ -89,6 +92,12 @@ class Schedules:
             return ScheduleWrite(changes.put_schedule(before, name, specs[name], ScheduleOrigin.DYNAMIC, now))
 
         await change_schedules(await self._client.store(), specs, put)
+
+    async def move(self, name: str, next_at: float | datetime) -> ScheduleView:
+        """Moves the next tick of a schedule with `every`, as `next_at` of `upsert` does, and returns the
+        schedule. Works for schedules that code declares too; a deploy keeps the new times. Raises
+        ConfigurationError for a cron expression, or if an override sets the times."""
+        return await self._changed(name, partial(changes.move_next_tick, next_at=next_at))
 
     async def remove(self, *names: str) -> int:
         """Removes schedules and returns how many of them existed. Jobs that they created stay.
@@ -242,6 +251,14 @@ class Schedules:
         if problem := problem_with_schedule_name(name):
             raise ConfigurationError(f"schedule: {problem}")
         return _name_in_errors(name, lambda: ScheduleSpec(self._work(what), read_schedule_settings(options)))
+
+    def _make_upsert_spec(
+        self, name: str, what: ScheduledWork, options: ScheduleUpsertOptions
+    ) -> ScheduleSpec:
+        rule: dict[str, Any] = {**options}
+        next_at = rule.pop("next_at", None)
+        spec = self._make_spec(name, what, rule)
+        return spec._replace(next_at=_name_in_errors(name, lambda: read_next_at(next_at, spec.settings)))
 
     def _work(self, what: ScheduledWork) -> Any:
         if isinstance(what, Task):

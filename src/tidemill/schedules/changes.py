@@ -4,6 +4,7 @@ store."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -20,30 +21,60 @@ from tidemill.schedules.schedule import (
     ScheduleSpec,
     TickOutcome,
     TickRecord,
+    has_declared_times,
     is_same_work,
     make_rule,
     make_schedule_document,
     settings_in_force,
     try_decode_schedule,
 )
-from tidemill.schedules.settings import ScheduleChanges
+from tidemill.schedules.settings import ScheduleChanges, read_next_at
 
 
 def put_schedule(
     before: Schedule | None, name: str, spec: ScheduleSpec, origin: ScheduleOrigin, now: float
 ) -> Schedule:
     """Returns a new schedule if `before` is None or removed. Otherwise returns `before` with the new
-    definition; its pause, override and history stay.
+    definition; its pause, override and history stay. A new `next_at` moves the next tick.
 
     If the tick times change, or the schedule was removed or disabled, ticks before `now` create no jobs.
     Raises ConfigurationError if a call at run time would replace a schedule that code declares."""
-    work, settings = spec
+    work, settings, next_at = spec
     if before is None or before.removed:
-        return Schedule(name=name, work=work, settings=settings, origin=origin, anchor=now, handled_until=now)
+        created = Schedule(
+            name=name, work=work, settings=settings, origin=origin, anchor=now, handled_until=now
+        )
+        return created if next_at is None else _start_at(created, next_at, now, now - TICK_DISTANCE_SECONDS)
     if origin is ScheduleOrigin.DYNAMIC and before.origin is ScheduleOrigin.DECLARED and not before.disabled:
         raise ConfigurationError("code declares it; change it there, or override it")
     after = replace(before, work=work, settings=settings, origin=origin, disabled=False)
-    return _start_new_rule(before, after, now)
+    if settings.every is None or settings.start is not None:
+        after = replace(after, next_at=None, first_tick=None)  # the new settings say when it ticks
+    after = _start_new_rule(before, after, now)
+    if next_at is None or next_at == before.next_at:
+        return after
+    return _start_at(after, next_at, now, before.handled_until)
+
+
+def move_next_tick(before: Schedule, now: float, next_at: float | datetime) -> Schedule:
+    """Returns the schedule with its next tick at `next_at`. Raises ConfigurationError if the schedule has no
+    interval, or if an override sets its times."""
+    time = read_next_at(next_at, before.settings)
+    if not has_declared_times(before, settings_in_force(before, now)):
+        raise ConfigurationError("next_at: an override sets its times; unset it, or override start too")
+    if time is None or time == before.next_at:
+        return before
+    return _start_at(before, time, now, before.handled_until)
+
+
+def _start_at(after: Schedule, next_at: float, now: float, handled_until: float) -> Schedule:
+    """Returns the schedule with `next_at` as its next tick, at the earliest now. `handled_until` is the time
+    up to which ticks are handled in the store. The new tick comes after it, so no tick fires twice (I12)."""
+    first_tick = max(next_at, now, handled_until + TICK_DISTANCE_SECONDS)
+    unhandled = max(handled_until, first_tick - TICK_DISTANCE_SECONDS)
+    return replace(
+        after, next_at=next_at, first_tick=first_tick, handled_until=min(after.handled_until, unhandled)
+    )
 
 
 def pause_schedule(before: Schedule, now: float, until: float | None, reason: str | None) -> Schedule:
@@ -110,8 +141,11 @@ def _has_new_rule(before: Schedule, after: Schedule, now: float) -> bool:
     """True if `after` has other tick times than `before`, or if `before` was disabled. The caller then
     creates no jobs for ticks before `now`."""
     old, new = settings_in_force(before, now), settings_in_force(after, now)
-    return before.disabled or make_rule(old, before.anchor) != make_rule(new, after.anchor)
+    return before.disabled or make_rule(before, old) != make_rule(after, new)
 
+
+TICK_DISTANCE_SECONDS = 0.001
+"""A requested tick comes at least this long after the last tick, so the ids of their jobs differ."""
 
 MAX_SCHEDULES_PER_WRITE = 200
 MAX_SCHEDULES_PER_PAGE = 500
@@ -215,12 +249,14 @@ async def load_declared(store: Store) -> list[Document]:
 
 def is_unchanged(before: Schedule | None, spec: ScheduleSpec, origin: ScheduleOrigin) -> bool:
     """True if nothing has to be written: the stored schedule `before` has the same definition and origin, and
-    is neither disabled nor removed. The check keeps a program that restarts often from writing each time."""
+    is neither disabled nor removed. Without a `next_at` in `spec`, the ticks stay as they are. The
+    check keeps a program that restarts often from writing each time."""
     return (
         before is not None
         and before.origin is origin
         and not (before.disabled or before.removed)
         and before.settings == spec.settings
+        and spec.next_at in (None, before.next_at)
         and is_same_work(before.work, spec.work)
     )
 

@@ -115,6 +115,10 @@ def _replace_unstorable(text: str) -> str:
 MISSED_AFTER_SECONDS = 60.0
 """A tick that is not handled within a minute is missed. A dead leader is replaced long before."""
 
+MIN_HOLD_SECONDS = 1.0
+MAX_HOLD_SECONDS = 60.0
+"""How long a requested tick waits before it checks again whether the last job has ended."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 JobFactory = Callable[[str, float], DocumentJob]
 """Builds the job with that id and start time."""
@@ -135,7 +139,9 @@ def decide_ticks(schedule: Schedule, now: float, *, live: bool, build: JobFactor
     if stopped_state(schedule, now):
         return TickDecision(schedule, (), ())
     settings = settings_in_force(schedule, now)
-    later = due_ticks(make_rule(settings, schedule.anchor), schedule.handled_until, now).ticks
+    later = due_ticks(make_rule(schedule, settings), schedule.handled_until, now).ticks
+    if live and settings.overlap == "skip" and schedule.first_tick in later:
+        return TickDecision(_hold_first_tick(schedule, now), (), ())
     ticks = [*earlier, *later][-MAX_DUE_TICKS:]
     selected = _select_caught_up(settings.catch_up, ticks, now)
     records = list(_make_missed_record([tick for tick in ticks if tick not in selected], now))
@@ -154,6 +160,16 @@ def decide_ticks(schedule: Schedule, now: float, *, live: bool, build: JobFactor
     return TickDecision(add_history(after, records), tuple(jobs), tuple(records))
 
 
+def _hold_first_tick(schedule: Schedule, now: float) -> Schedule:
+    """Returns the schedule with its requested tick moved a little later, because the last job is still live.
+
+    The job itself may have requested the tick shortly before its end. Skipping the tick would then lose a
+    whole interval. The checks get rarer, so a job that runs for hours costs one write per minute."""
+    requested = now if schedule.next_at is None else schedule.next_at
+    wait = min(max((now - requested) / 4, MIN_HOLD_SECONDS), MAX_HOLD_SECONDS)
+    return replace(schedule, first_tick=now + wait)
+
+
 def drop_expired(schedule: Schedule, now: float) -> Schedule:
     """Returns the schedule without its pause or override, if they have expired at the wall time `now`.
 
@@ -164,7 +180,9 @@ def drop_expired(schedule: Schedule, now: float) -> Schedule:
         handled_until = max(handled_until, pause.until or handled_until)
         pause = None
     if override is not None and not override.holds(now):
-        if make_rule(override.changes.over(schedule.settings), 0.0) != make_rule(schedule.settings, 0.0):
+        if make_rule(schedule, override.changes.over(schedule.settings)) != make_rule(
+            schedule, schedule.settings
+        ):
             handled_until = max(handled_until, override.until or handled_until)
         override = None
     return replace(schedule, pause=pause, override=override, handled_until=handled_until)
@@ -175,8 +193,8 @@ def _find_override_ticks(schedule: Schedule, now: float) -> list[float]:
     override = schedule.override
     if override is None or override.until is None or override.holds(now):
         return []
-    rule = make_rule(override.changes.over(schedule.settings), schedule.anchor)
-    if rule == make_rule(schedule.settings, schedule.anchor):
+    rule = make_rule(schedule, override.changes.over(schedule.settings))
+    if rule == make_rule(schedule, schedule.settings):
         return []
     pause = schedule.pause
     begin = (

@@ -93,10 +93,12 @@ class ScheduleWork(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class ScheduleSpec(NamedTuple):
-    """The definition of a schedule, from code or from a call: the job to create, and when."""
+    """The definition of a schedule, from code or from a call: the job to create, and when. `next_at` is the
+    requested time of the next tick; None leaves the ticks to the settings."""
 
     work: ScheduleWork
     settings: ScheduleSettings
+    next_at: float | None = None
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -104,6 +106,9 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     - `anchor`: when it was created; an interval without `start` is counted from this time.
     - `handled_until`: all ticks up to this time are handled.
+    - `next_at`: the requested time of the next tick, as in the last request. The same request again changes
+      nothing.
+    - `first_tick`: the tick of that request; the interval is counted from it, and it has no earlier ticks.
     - `disabled`: the code no longer declares it.
     - `last`: the id of the job that it created last.
     - `history`: its last ticks, newest last."""
@@ -114,6 +119,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     origin: ScheduleOrigin
     anchor: float
     handled_until: float
+    next_at: float | None = None
+    first_tick: float | None = None
     pause: Pause | None = None
     override: Override[ScheduleChanges] | None = None
     disabled: bool = False
@@ -147,20 +154,36 @@ def settings_in_force(schedule: Schedule, now: float) -> ScheduleSettings:
     return apply_override(schedule.settings, schedule.override, now)
 
 
-def make_rule(settings: ScheduleSettings, anchor: float) -> TickRule:
+def make_rule(schedule: Schedule, settings: ScheduleSettings) -> TickRule:
+    """Returns the rule for the ticks of the schedule under `settings`, which are declared or overridden. An
+    override with other times goes before `first_tick`."""
+    start = settings.start
+    if schedule.first_tick is not None and has_declared_times(schedule, settings):
+        start = schedule.first_tick
     return TickRule(
         cron=settings.cron,
         tz=settings.tz,
         every=settings.every,
-        anchor=anchor,
-        start=settings.start,
+        anchor=schedule.anchor,
+        start=start,
         end=settings.end,
     )
 
 
+def rule_in_force(schedule: Schedule, now: float) -> TickRule:
+    return make_rule(schedule, settings_in_force(schedule, now))
+
+
+def has_declared_times(schedule: Schedule, settings: ScheduleSettings) -> bool:
+    """True if `settings` name the declared times. False if an override has another cron expression, interval
+    or start."""
+    declared = schedule.settings
+    return (settings.cron, settings.every, settings.start) == (declared.cron, declared.every, declared.start)
+
+
 def find_next_tick(schedule: Schedule, now: float) -> float | None:
     """Returns the time of the first tick that is not handled yet; None if there is none."""
-    return next_tick(make_rule(settings_in_force(schedule, now), schedule.anchor), schedule.handled_until)
+    return next_tick(rule_in_force(schedule, now), schedule.handled_until)
 
 
 def stopped_state(schedule: Schedule, now: float) -> ScheduleState | None:

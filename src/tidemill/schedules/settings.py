@@ -50,6 +50,16 @@ class ScheduleOptions(TypedDict, total=False):
     jitter: float | timedelta
 
 
+class ScheduleUpsertOptions(ScheduleOptions, total=False):
+    """Options of a schedule that a call creates or changes.
+
+    next_at: the time of the next tick, for a schedule with `every`. Later ticks follow every `every` seconds
+    after it. A past time means now. The same value again changes nothing; None leaves the ticks as they
+    are."""
+
+    next_at: float | datetime | None
+
+
 class ScheduleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The checked form of `ScheduleOptions`. Durations are seconds; `start` and `end` are wall times."""
 
@@ -123,6 +133,23 @@ def read_schedule_settings(options: Mapping[str, Any]) -> ScheduleSettings:
     if problem := settings.problem():
         raise ConfigurationError(problem)
     return settings
+
+
+def read_next_at(value: Any, settings: ScheduleSettings) -> float | None:
+    """Returns the option `next_at` of a schedule with these settings as wall time; None if it is not given.
+    Raises ConfigurationError if the value is no time, or if the settings allow none."""
+    next_at = _read_time("next_at", value)
+    if next_at is None:
+        return None
+    if settings.every is None:
+        raise ConfigurationError("next_at: must come with every; a cron expression names its own times")
+    if settings.start is not None:
+        raise ConfigurationError("next_at: must come without start; both say where the interval begins")
+    if not 0 <= next_at <= MAX_UNIX_TIME_SECONDS:
+        raise ConfigurationError(
+            f"next_at: must be a Unix time from 1970 to the year 8900, is {next_at:g}; give another time"
+        )
+    return next_at
 
 
 def read_schedule_changes(options: Mapping[str, Any]) -> ScheduleChanges:

@@ -14,7 +14,7 @@ from tidemill.schedules.schedule import (
     ScheduleState,
     TickRecord,
     decode_schedule,
-    make_rule,
+    rule_in_force,
     schedule_state,
     settings_in_force,
 )
@@ -83,7 +83,7 @@ def _find_next_ticks(schedule: Schedule, now: float, count: int) -> tuple[float,
         if pause.until is None:
             return ()
         tick = max(schedule.handled_until, pause.until)
-    rule = make_rule(settings_in_force(schedule, now), schedule.anchor)
+    rule = rule_in_force(schedule, now)
     while len(found) < count and tick is not None and (tick := next_tick(rule, tick)) is not None:
         found.append(tick)
     return tuple(found)

@@ -33,6 +33,9 @@ app.schedule("wrong", lambda: None, every=60)  # expect: arg-type, reportArgumen
 async def main() -> None:
     view = await app.schedules.upsert("feed-7", refresh.job(7), every=3600)
     reveal_type(view)  # reveals: ScheduleView
+    await app.schedules.upsert("feed-7", refresh.job(7), every=3600, next_at=datetime.now(UTC))
+    await app.schedules.upsert("x", sweep, every=60, next_at="now")  # expect: arg-type, reportArgumentType
+    await app.schedules.upsert_many([("feed-7", refresh.job(7), {"every": 60, "next_at": 5.0})])
     await app.schedules.upsert_many(
         [("feed-7", refresh.job(7), {"every": 60}), ("night", sweep, {"cron": "0 3 * * *"})]
     )

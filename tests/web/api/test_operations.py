@@ -87,6 +87,11 @@ async def test_schedules_are_created_changed_and_removed(api: ApiClient) -> None
         {"to": "ann", "copies": 1},
         3600,
     )
+    at = made["next"][0] + 100
+    body = {"job": {"task": "send", "payload": {"to": "ann"}}, "every": 3600, "next_at": at}
+    assert (await api.ok("PUT", "/schedules/hourly", body))["next"][:2] == [at, at + 3600]
+    refused = await api("PUT", "/schedules/hourly", {"job": body["job"], "cron": "0 3 * * *", "next_at": at})
+    assert (refused.status, "next_at: must come with every" in str(refused.json)) == (422, True)
     assert [view["name"] for view in (await api.get("/schedules"))["schedules"]] == ["hourly"]
     assert (await api.ok("POST", "/schedules/hourly/pause", {"reason": "tea"}))["state"] == "paused"
     assert (await api.get("/schedules?state=paused"))["schedules"] != []

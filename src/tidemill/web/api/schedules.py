@@ -69,9 +69,12 @@ class ScheduleSettingNamesQuery(QueryParameters, frozen=True, kw_only=True):
 
 
 class NewScheduleBody(ScheduleRuleBody, frozen=True, kw_only=True):
-    """A request to create a schedule: its rule, and the `job` that every tick creates."""
+    """A request to create a schedule: its rule, and the `job` that every tick creates.
+
+    `next_at` is the time of the next tick, for a schedule with `every`; later ticks are counted from it."""
 
     job: EnqueueBody
+    next_at: Time | UnsetType | None = UNSET
 
 
 class ScheduleOverrideBody(ScheduleRuleBody, frozen=True, kw_only=True):
@@ -110,7 +113,7 @@ async def upsert_schedule(request: RouteRequest) -> ScheduleView:
     job = build_job_request(request, body.job)
     rule: Any = {
         name: value
-        for name in ScheduleRuleBody.__struct_fields__
+        for name in (*ScheduleRuleBody.__struct_fields__, "next_at")
         if (value := getattr(body, name)) is not UNSET
     }
     view = await request.app.schedules.upsert(request.path["schedule"], job, **rule)
