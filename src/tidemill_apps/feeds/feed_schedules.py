@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -20,6 +20,7 @@ from tidemill_apps.feeds.settings import RefreshInterval
 from tidemill_apps.feeds.sites import mask_url
 
 log = structlog.get_logger("tidemill_apps")
+OnConflict = Literal["skip", "replace", "merge", "rerun"]
 NAME_PREFIX = "feed-"
 MAX_FEEDS_PER_PAGE = 500
 SLOW_KEY = "timed-out"
@@ -41,10 +42,14 @@ def schedule_name(feed_id: str) -> str:
     return f"{NAME_PREFIX}{feed_id}"
 
 
+ON_CONFLICT: Mapping[Urgency, OnConflict] = {"manual": "rerun", "overdue": "merge", "normal": "skip"}
+"""What a request does while the feed has a job. By hand: a waiting job becomes urgent, and a running job gets
+a successor. Overdue: a waiting job becomes urgent. A tick does nothing."""
+
+
 def feed_unique(feed: FeedSnapshot) -> Unique:
-    """Returns the unique key of a feed's job. It ends with the job. A request while the job waits is merged
-    into it; a request while it runs waits for its end."""
-    return Unique(f"{NAME_PREFIX}{feed.feed_id}", on_conflict="rerun")
+    """Returns the unique key of a feed's job, which ends with the job."""
+    return Unique(f"{NAME_PREFIX}{feed.feed_id}", on_conflict=ON_CONFLICT[feed.priority])
 
 
 class FeedSchedules:
@@ -154,8 +159,6 @@ class FeedSchedules:
         options: dict[str, Any] = {"priority": PRIORITIES[urgency]}
         if feed.state.timed_out:
             options["key"] = SLOW_KEY
-        if urgency == "overdue":  # a job that runs already is enough
-            options["unique"] = replace(feed_unique(snapshot), on_conflict="merge")
         return self._fetch.using(**options).job(snapshot)
 
     def _log(self, feed: Feed, delay: float, urgency: Urgency) -> None:

@@ -70,7 +70,7 @@ def compare(entries: Sequence[ShadowEntry], interval_minutes: int) -> ShadowRepo
     differences: list[float] = []
     for runs in by_feed.values():
         runs.sort(key=lambda entry: entry.due_at)
-        lags += [_seconds(entry) for entry in runs if entry.started_at is not None]
+        lags += [(run.started_at - run.due_at).total_seconds() for run in runs if run.started_at is not None]
         differences += _differences(runs, interval)
     missed = [entry for entry in entries if entry.started_at is None]
     late = [lag for lag in lags if lag >= MISSED_INTERVALS * interval]
@@ -85,13 +85,8 @@ def compare(entries: Sequence[ShadowEntry], interval_minutes: int) -> ShadowRepo
         median_lag=round(median(lags), 3) if lags else 0.0,
         longest_lag=round(max(lags, default=0.0), 3),
         median_difference=round(median(differences), 3) if differences else 0.0,
-        longest_difference=round(max(differences, key=abs, default=0.0), 3),
+        longest_difference=round(max(differences, key=lambda value: abs(value), default=0.0), 3),
     )
-
-
-def _seconds(entry: ShadowEntry) -> float:
-    assert entry.started_at is not None
-    return (entry.started_at - entry.due_at).total_seconds()
 
 
 def _differences(runs: Sequence[ShadowEntry], interval: float) -> list[float]:

@@ -80,9 +80,9 @@ class FeedServer:
 async def feed_server() -> AsyncIterator[FeedServer]:
     server, application = FeedServer(), web.Application()
     application.router.add_route("*", "/{path:.*}", server.handle)
-    runner = web.AppRunner(application, access_log=None)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "0.0.0.0", 0, shutdown_timeout=0.1)  # noqa: S104 - all of 127.0.0.0/8
+    site = web.TCPSite(runner, "0.0.0.0", 0)  # noqa: S104 - all of 127.0.0.0/8
     await site.start()
     server.port = runner.addresses[0][1]
     try:
