@@ -1,18 +1,53 @@
-"""Reads feed documents: RSS, Atom, RDF and JSON Feed. Runs inside the parser process only."""
+"""Reads feed documents: RSS, Atom, RDF and JSON Feed.
+
+The documents are untrusted. `FeedParser` calls these functions in a process of its own, which has limits of
+time and memory."""
 
 from __future__ import annotations
 
+import calendar
+import hashlib
+import html
+import io
+import re
+import warnings
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
 import msgspec
+
+from tidemill_apps.feeds.charsets import decode_document
+from tidemill_apps.feeds.html_content import html_to_text, http_url, sanitise
+
+_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
+_DOCTYPE = re.compile(
+    r"(?:\s+|<\?.*?\?>|<!--.*?-->)*<!DOCTYPE[^\[>]*\[(.*?)\]\s*>", re.DOTALL | re.IGNORECASE
+)
+_HARMLESS_ENTITY = re.compile(
+    r"<!ENTITY\s+(?:\w+\s+(?:\"(?:&#\w+;|[^&%\"]){0,64}\"|'(?:&#\w+;|[^&%']){0,64}')|%\s[^>]*)\s*>"
+)
+_ROOT_END = re.compile(
+    r"</(?:\w+:)?(?:rss|feed|rdf|channel)\s*>\s*(?:<!--.*?-->\s*)*$", re.DOTALL | re.IGNORECASE
+)
+_HTML_PAGE = re.compile(r"<(?:!doctype\s+html|html)[\s>]", re.IGNORECASE)
+_JSON_FEED_VERSION = "https://jsonfeed.org/version/"
+_HTML_TYPES = ("text/html", "application/xhtml+xml")
+_SHORT_TEXT_CHARACTERS = 100
+_TITLE_CHARACTERS = 100
+_MAX_GUID_CHARACTERS = 1000
+_YEARS = range(1900, 2200)
 
 
 class FeedEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of a feed document.
 
     - `url`: an absolute http(s) URL, or None.
+    - `title`: plain text; the first words of the content if the entry has no title.
     - `content`: sanitised HTML.
     - `text`: the content as plain text.
     - `published`: seconds since 1970, or None.
-    - `digest`: a hash of title and content."""
+    - `digest`: a hash of title and content, and of the date if the text is short."""
 
     guid: str | None
     url: str | None
@@ -36,23 +71,164 @@ class FeedDocument(msgspec.Struct, frozen=True, kw_only=True):
     entries: tuple[FeedEntry, ...]
 
 
-class FeedLink(msgspec.Struct, frozen=True, kw_only=True):
-    """A link from an HTML page to a feed."""
-
-    url: str
-    title: str
-    content_type: str
-
-
 class UnreadableFeed(Exception):
     """Raised if a document is no feed that can be read. The message is a sentence for people."""
 
 
 def parse_document(body: bytes, content_type: str | None, url: str) -> FeedDocument:
     """Returns the feed in a document that was fetched from `url`. Raises UnreadableFeed if it has none."""
-    raise NotImplementedError
+    text = decode_document(body, content_type).strip().removeprefix("\ufeff")
+    if not text:
+        raise UnreadableFeed("the document is empty")
+    return _read_json(text, url) if text.startswith("{") else _read_xml(text, url)
 
 
-def find_feed_links(html: str, url: str) -> list[FeedLink]:
-    """Returns the feeds that an HTML page at `url` names with `<link rel=alternate>`, without repeats."""
-    raise NotImplementedError
+def _read_xml(text: str, url: str) -> FeedDocument:
+    _check_entities(text)
+    result = _parse_with_feedparser(text, url)
+    entries, feed = result["entries"], result["feed"]
+    if not result["version"] and not entries:
+        page = "an HTML page" if _HTML_PAGE.search(text[:2000]) else "neither RSS, Atom nor JSON Feed"
+        raise UnreadableFeed(f"the document is {page}, no feed; look for the address of the feed on the site")
+    if result["bozo"] and not _ROOT_END.search(text[-1000:]):
+        raise UnreadableFeed("the document is cut off; its last end tag is missing")
+    return FeedDocument(
+        title=_plain(feed, "title"),
+        link=http_url(feed.get("link"), url),
+        ttl_seconds=_ttl_seconds(feed.get("ttl")),
+        entries=tuple(_read_entry(item, url) for item in entries),
+    )
+
+
+def _check_entities(text: str) -> None:
+    """Refuses entities that refer to others, to files or to other hosts: they are XML bombs and worse."""
+    doctype = _DOCTYPE.match(_DECLARATION.sub("", text[:100_000]))
+    if doctype and "<!ENTITY" in _HARMLESS_ENTITY.sub("", doctype[1]).upper():
+        raise UnreadableFeed("the document declares XML entities that are nested, long or external")
+
+
+def _parse_with_feedparser(text: str, url: str) -> Any:
+    import feedparser
+
+    source = io.BytesIO(_DECLARATION.sub("", text).encode("utf-8", "replace"))
+    headers = {"content-type": "application/xml; charset=utf-8", "content-location": url}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about its own names; it has no other way to be called
+        return feedparser.parse(
+            source, response_headers=headers, sanitize_html=False, resolve_relative_uris=False
+        )
+
+
+def _read_entry(item: Any, url: str) -> FeedEntry:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # `updated` may mean `published`, which is wanted
+        moment = item.get("published_parsed") or item.get("updated_parsed") or item.get("created_parsed")
+    enclosures = [enclosure.get("href") for enclosure in item.get("enclosures", ())]
+    content, base = _best_content(item)
+    return _make_entry(
+        guid=item.get("id"),
+        links=[item.get("link"), *enclosures],
+        title=_plain(item, "title"),
+        content=content,
+        published=calendar.timegm(moment) if moment and moment.tm_year in _YEARS else None,
+        base=http_url(base, url) or url,
+    )
+
+
+def _best_content(item: Any) -> tuple[str, str]:
+    """Returns the longest content as HTML, and the URL that its relative links refer to."""
+    details = [*item.get("content", ()), item.get("summary_detail") or {}]
+    best = max(details, key=lambda detail: len(detail.get("value") or ""))
+    value = best.get("value") or ""
+    is_html = best.get("type") in _HTML_TYPES
+    return (value if is_html else _plain_to_html(value)), best.get("base") or ""
+
+
+def _plain_to_html(text: str) -> str:
+    return html.escape(text, quote=False).replace("\n", "<br>")
+
+
+def _plain(item: Any, name: str) -> str:
+    value = str(item.get(name) or "")
+    is_html = (item.get(f"{name}_detail") or {}).get("type") in _HTML_TYPES
+    return " ".join((html_to_text(value) if is_html else value).split())
+
+
+def _ttl_seconds(minutes: object) -> float | None:
+    text = str(minutes or "").strip()
+    return 60.0 * int(text) if re.fullmatch(r"\d{1,7}", text) and int(text) else None
+
+
+def _read_json(text: str, url: str) -> FeedDocument:
+    """Reads a JSON Feed. Items that are no objects are left out, as its specification asks for tolerance."""
+    try:
+        feed = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UnreadableFeed(f"the document begins as JSON and is malformed; {error}") from None
+    items = feed.get("items")
+    if not str(feed.get("version", "")).startswith(_JSON_FEED_VERSION) or not isinstance(items, list):
+        raise UnreadableFeed("the document is JSON but no JSON Feed; `version` or `items` is missing")
+    return FeedDocument(
+        title=_words(feed.get("title")),
+        link=http_url(feed.get("home_page_url"), url),
+        ttl_seconds=None,
+        entries=tuple(_read_json_item(item, url) for item in items if isinstance(item, dict)),
+    )
+
+
+def _read_json_item(item: Mapping[str, Any], url: str) -> FeedEntry:
+    content = _text(item.get("content_html")) or _plain_to_html(
+        _text(item.get("content_text")) or _text(item.get("summary"))
+    )
+    return _make_entry(
+        guid=item.get("id"),
+        links=[item.get("url"), item.get("external_url")],
+        title=_words(item.get("title")),
+        content=content,
+        published=_timestamp(item.get("date_published")) or _timestamp(item.get("date_modified")),
+        base=http_url(item.get("url"), url) or url,
+    )
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _words(value: object) -> str:
+    return " ".join(_text(value).split())
+
+
+def _timestamp(value: object) -> float | None:
+    try:
+        moment = datetime.fromisoformat(_text(value).strip())
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return moment.timestamp() if moment.year in _YEARS else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _make_entry(
+    *, guid: object, links: list[object], title: str, content: str, published: float | None, base: str
+) -> FeedEntry:
+    content = sanitise(content, base)
+    text = html_to_text(content)
+    found = [url for link in links if (url := http_url(link, base))]
+    known = str(guid).strip() if guid else ""
+    if len(known) > _MAX_GUID_CHARACTERS:
+        known = hashlib.sha256(known.encode("utf-8", "replace")).hexdigest()
+    is_short = len(text) < _SHORT_TEXT_CHARACTERS and bool(known or found)
+    parts = [title, content, published if is_short else None]
+    return FeedEntry(
+        guid=known or None,
+        url=found[0] if found else None,
+        title=title or _beginning(text),
+        content=content,
+        text=text,
+        published=None if published is None else float(published),
+        digest=hashlib.sha256(msgspec.json.encode(parts)).hexdigest(),
+    )
+
+
+def _beginning(text: str) -> str:
+    line = text.partition("\n")[0]
+    return line if len(line) <= _TITLE_CHARACTERS else f"{line[: _TITLE_CHARACTERS - 1].rstrip()}…"

@@ -8,7 +8,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from http import HTTPStatus
-from types import TracebackType
 from typing import Self
 from urllib.parse import urljoin
 
@@ -27,7 +26,6 @@ from tidemill_apps.feeds.addresses import (
     parse_feed_url,
 )
 from tidemill_apps.feeds.answer_headers import max_age, retry_after
-from tidemill_apps.feeds.body_decoder import InvalidEncoding, body_decoder
 from tidemill_apps.feeds.sites import mask_url
 
 ACCEPT = (
@@ -140,16 +138,13 @@ class Fetcher:
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
-            auto_decompress=False,
             timeout=aiohttp.ClientTimeout(total=None),
             max_line_size=MAX_HEADER_BYTES,
             max_field_size=MAX_HEADER_BYTES,
         )
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         if self._session is not None:
             await self._session.close()
 
@@ -231,18 +226,13 @@ class Fetcher:
         return headers
 
     async def _read_body(self, response: aiohttp.ClientResponse) -> bytes:
+        """Reads the decompressed body. aiohttp decompresses a piece only after the one before was read."""
         body = bytearray()
-        try:
-            decoder = body_decoder(response.headers.get("content-encoding", ""))
-            async for chunk in response.content.iter_any():
-                for piece in decoder.decode(chunk):
-                    body += piece
-                    if len(body) > self._limits.max_bytes:
-                        limit = f"{self._limits.max_bytes / 1_000_000:g} MB"
-                        raise FetchError(FetchErrorKind.TOO_LARGE, f"the body has more than {limit}")
-            decoder.close()
-        except InvalidEncoding as error:
-            raise FetchError(FetchErrorKind.PROTOCOL, str(error)) from None
+        async for piece in response.content.iter_any():
+            body += piece
+            if len(body) > self._limits.max_bytes:
+                limit = f"{self._limits.max_bytes / 1_000_000:g} MB"
+                raise FetchError(FetchErrorKind.TOO_LARGE, f"the body has more than {limit}")
         return bytes(body)
 
 
