@@ -13,14 +13,21 @@ import tidemill_apps
 from tidemill_apps.articles.settings import ArticlesSettings
 from tidemill_apps.articles.settings import load_settings as articles_settings
 from tidemill_apps.common.settings import EnvironmentSettings
+from tidemill_apps.feeds.settings import FeedsSettings
+from tidemill_apps.feeds.settings import load_settings as feeds_settings
 from tidemill_apps.music.settings import MusicSettings
 from tidemill_apps.music.settings import load_settings as music_settings
 
 ROOT = Path(tidemill_apps.__file__).parent
-SHARED = {"TIDEMILL_URL", "GEMINI_API_KEY", "OPENAI_API_KEY"}
+SHARED = {
+    "music": {"TIDEMILL_URL", "GEMINI_API_KEY", "OPENAI_API_KEY"},
+    "articles": {"TIDEMILL_URL", "GEMINI_API_KEY", "OPENAI_API_KEY"},
+    "feeds": {"TIDEMILL_URL", "WEBHOOK_SECRET"},
+}
 APPLICATIONS = [
     pytest.param("music", MusicSettings(), music_settings, id="music"),
     pytest.param("articles", ArticlesSettings(), articles_settings, id="articles"),
+    pytest.param("feeds", FeedsSettings(), feeds_settings, id="feeds"),
 ]
 
 
@@ -46,7 +53,7 @@ def variables(settings: EnvironmentSettings, prefix: str) -> Iterator[str]:
 @pytest.mark.parametrize(("application", "defaults", "_"), APPLICATIONS)
 def test_every_setting_is_in_it_x5(application: str, defaults: EnvironmentSettings, _: object) -> None:
     expected = set(variables(defaults, f"{application}_"))
-    assert example(application).keys() == expected | SHARED
+    assert example(application).keys() == expected | SHARED[application]
 
 
 @pytest.mark.parametrize(("application", "defaults", "from_environment"), APPLICATIONS)
@@ -58,7 +65,7 @@ def test_a_copy_changes_nothing_x5(
     assert from_environment({}) == defaults
 
 
-@pytest.mark.parametrize("application", ["music", "articles"])
+@pytest.mark.parametrize("application", ["music", "articles", "feeds"])
 def test_secrets_have_no_value_x5(application: str) -> None:
-    secret = re.compile(r"KEY$|PASSWORD$|TOKEN$")
+    secret = re.compile(r"KEY$|PASSWORD$|TOKEN$|SECRET$")
     assert [name for name, value in example(application).items() if secret.search(name) and value] == []

@@ -20,7 +20,7 @@ PUBLIC = frozenset(
         "tidemill.web",
     }
 )
-APART = ("music", "articles")
+APART = ("music", "articles", "feeds")
 ROOT = Path(tidemill_apps.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 

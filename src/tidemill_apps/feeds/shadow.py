@@ -85,7 +85,7 @@ def compare(entries: Sequence[ShadowEntry], interval_minutes: int) -> ShadowRepo
         median_lag=round(median(lags), 3) if lags else 0.0,
         longest_lag=round(max(lags, default=0.0), 3),
         median_difference=round(median(differences), 3) if differences else 0.0,
-        longest_difference=round(max(differences, key=lambda value: abs(value), default=0.0), 3),
+        longest_difference=round(max(differences, key=abs, default=0.0), 3),
     )
 
 

@@ -119,10 +119,11 @@ def create_tables(*, text_ids: bool = False, naive_times: bool = False) -> FeedT
 
 
 def _create_own_tables(metadata: MetaData, row_id: RowId) -> tuple[Table, Table, Table, Table]:
+    own: dict[str, Any] = {"any_type": True, "always_set": True}
     states = Table(
         "feed_state",
         metadata,
-        Column("feed_id", row_id, primary_key=True),
+        Column("feed_id", row_id, primary_key=True, info=own),
         Column("url", Text, nullable=False),  # the URL that validators, digest and failures belong to
         Column("etag", Text),
         Column("last_modified", Text),
@@ -147,8 +148,8 @@ def _create_own_tables(metadata: MetaData, row_id: RowId) -> tuple[Table, Table,
     article_keys = Table(
         "article_keys",
         metadata,
-        Column("article_id", row_id, primary_key=True),
-        Column("feed_id", row_id, nullable=False),
+        Column("article_id", row_id, primary_key=True, info=own),
+        Column("feed_id", row_id, nullable=False, info=own),
         Column("guid", Text),
         Column("url", Text),
         Column("digest", String, nullable=False),
@@ -158,7 +159,7 @@ def _create_own_tables(metadata: MetaData, row_id: RowId) -> tuple[Table, Table,
     hours = Table(
         "feed_hours",
         metadata,
-        Column("feed_id", row_id, primary_key=True),
+        Column("feed_id", row_id, primary_key=True, info=own),
         Column("hour", BigInteger, primary_key=True, autoincrement=False),
         Column("succeeded", Integer, nullable=False),
         Column("failed", Integer, nullable=False),

@@ -16,12 +16,13 @@ RSS_TYPE = "application/rss+xml"
 
 
 class SeenRequest(NamedTuple):
-    """One request as the server saw it. `began` and `ended` are wall times."""
+    """One request as the server saw it. `began` is a wall time."""
 
     host: str
     path: str
     headers: dict[str, str]
     began: float
+    body: bytes = b""
 
 
 def rss(title: str, *items: str, extra: str = "") -> str:
@@ -30,7 +31,8 @@ def rss(title: str, *items: str, extra: str = "") -> str:
         f"<description>text of {item}</description></item>"
         for item in items
     )
-    return f'<?xml version="1.0"?><rss version="2.0"><channel><title>{title}</title>{extra}{entries}</channel></rss>'
+    channel = f"<channel><title>{title}</title>{extra}{entries}</channel>"
+    return f'<?xml version="1.0"?><rss version="2.0">{channel}</rss>'
 
 
 def answer_rss(title: str = "潮汐", *items: str, extra: str = "", **headers: str) -> web.Response:
@@ -58,7 +60,8 @@ class FeedServer:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         headers = {name.lower(): value for name, value in request.headers.items()}
-        seen = SeenRequest(request.host, request.path, headers, time.time())
+        began, body = time.time(), await request.read()
+        seen = SeenRequest(request.host, request.path, headers, began, body)
         self.log.append(seen)
         running = self.at_once[request.path] = self.at_once.get(request.path, 0) + 1
         self.most_at_once[request.path] = max(running, self.most_at_once.get(request.path, 0))

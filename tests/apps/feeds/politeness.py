@@ -54,7 +54,8 @@ def score(
     most_at_once: Mapping[str, int],
     not_before: Mapping[str, float],
 ) -> PolitenessScore:
-    """Returns the score of a log. `not_before` has the seconds that must lie between two requests of a path."""
+    """Returns the score of a log. `not_before` has the seconds between two requests of a path that the site
+    asked for."""
     seen_before: dict[str, SeenRequest] = {}
     unconditional = early = 0
     for seen in sorted(log, key=lambda one: one.began):
