@@ -70,13 +70,8 @@ class FeedSchedules:
         waiting = [(feed, feed.next_run(now)) for feed in feeds if not feed.state.paused]
         async with self._feeds.database.transaction() as connection:
             for feed, next_run in waiting:
-                values = {
-                    "url": feed.url,
-                    "interval": feed.refresh_interval,
-                    "next_at": next_run.at,
-                    "next_reason": next_run.reason.value,
-                }
-                await self._feeds.write_state(connection, feed, values)
+                state = feed.state.for_url(feed.url).scheduled(feed.refresh_interval, next_run)
+                await self._feeds.write_state(connection, feed, state.values)
         # A time in the past means now; the same past time again would mean that nothing has changed.
         entries = [self._entry(feed, replace(run, at=max(run.at, now))) for feed, run in waiting]
         await self._app.schedules.upsert_many(entries)

@@ -8,24 +8,20 @@ from typing import Any
 from uuid import uuid4
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, Table, delete, func, insert, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from msgspec.structs import asdict, replace
+from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from tidemill_apps.common.column_types import upsert_row
 from tidemill_apps.common.database import Database, explain_refused_rows, slice_items
 from tidemill_apps.feeds.due_times import MINUTE_SECONDS, DelayReason, NextRun, RedirectRecord, first_run
 from tidemill_apps.feeds.tables import FeedTables, create_tables, describe_tables
-
-FEED_COLUMNS = (
-    *("id", "user_id", "title", "url", "refresh_interval"),
-    *("last_fetched", "last_fetch_status", "last_fetch_error"),
-)
 
 
 class FeedState(msgspec.Struct, frozen=True, kw_only=True):
     """What the application knows about a feed; the columns of `feed_state`.
 
-    - `url`: the URL that the validators, the digest and the failures belong to.
+    - `url`: the URL that the validators, the digest, the failures and the redirect belong to.
     - `closed_until`: the wall time before which nothing fetches the feed, also not by hand.
     - `interval`: the minutes with which the feed was last scheduled.
     - `failures`: final failures in a row; `succeeded` and `failed` count all runs."""
@@ -56,21 +52,21 @@ class FeedState(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return RedirectRecord(self.redirect_url, self.redirect_count, self.redirect_since)
 
+    def for_url(self, url: str) -> FeedState:
+        """Returns the state if it belongs to `url`. Otherwise only counts, pause and import are kept."""
+        if self.url == url:
+            return self
+        kept = {name: getattr(self, name) for name in ("succeeded", "failed", "paused", "import_id")}
+        return FeedState(url=url, **kept)
 
-FRESH_STATE: Mapping[str, Any] = {
-    "etag": None,
-    "last_modified": None,
-    "digest": None,
-    "failures": 0,
-    "failing_since": None,
-    "gone": False,
-    "timed_out": False,
-    "closed_until": None,
-    "redirect_url": None,
-    "redirect_count": 0,
-    "redirect_since": None,
-}
-"""The values of a state that belong to a URL, for a new URL."""
+    def scheduled(self, interval: int, next_run: NextRun) -> FeedState:
+        reason = next_run.reason.value
+        return replace(self, interval=interval, next_at=next_run.at, next_reason=reason)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values to write after a run. A person may have paused the feed meanwhile."""
+        return {name: value for name, value in asdict(self).items() if name not in ("paused", "import_id")}
 
 
 class Feed(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,13 +94,15 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
 
     def next_run(self, now: float) -> NextRun:
         """Returns when the feed is due. The stored time holds unless URL or interval have changed."""
-        if self.state.next_at is None or self.state.next_reason is None or not self.is_scheduled_as_stored:
-            due = first_run(self.last_fetched, self.interval_seconds, now)
-            closed = self.state.closed_until
-            if closed is not None and closed > due.at and self.state.url == self.url:
-                return NextRun(closed, DelayReason.RETRY_AFTER)
-            return due if self.state.url in ("", self.url) else NextRun(now, DelayReason.NEW)
-        return NextRun(self.state.next_at, DelayReason(self.state.next_reason))
+        state = self.state
+        if state.url not in ("", self.url):
+            return NextRun(now, DelayReason.NEW)
+        if state.next_at is not None and state.next_reason is not None and self.is_scheduled_as_stored:
+            return NextRun(state.next_at, DelayReason(state.next_reason))
+        due = first_run(self.last_fetched, self.interval_seconds, now)
+        if (state.closed_until or 0.0) > due.at:
+            return NextRun(state.closed_until or 0.0, DelayReason.RETRY_AFTER)
+        return due
 
 
 class NewFeed(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,8 +120,7 @@ class FeedStore:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.tables: FeedTables = create_tables()
-        self._prepared = False
-        self._lock = asyncio.Lock()
+        self._prepared, self._lock = False, asyncio.Lock()
 
     async def prepare(self) -> None:
         """Creates what is missing in the database, once per process."""
@@ -139,9 +136,11 @@ class FeedStore:
             return await self.load(connection, feed_id)
 
     async def load(self, connection: AsyncConnection, feed_id: str) -> Feed | None:
-        query = self._select().where(self.tables.feeds.c.id == feed_id)
-        row = (await connection.execute(query)).mappings().first()
-        return None if row is None else _read_feed(row)
+        return next(iter(await self._read(connection, self.tables.feeds.c.id == feed_id)), None)
+
+    async def find_by_url(self, url: str) -> Feed | None:
+        async with self.database.reading() as connection:
+            return next(iter(await self._read(connection, self.tables.feeds.c.url == url)), None)
 
     async def find(
         self, *, after: str = "", limit: int = 100, status: str | None = None, text: str = ""
@@ -152,61 +151,47 @@ class FeedStore:
         if status is not None:
             conditions.append(columns.last_fetch_status == status)
         if text:
-            conditions.append(or_(_contains(columns.url, text), _contains(columns.title, text)))
-        query = self._select().where(*conditions).order_by(columns.id).limit(limit)
+            words = [
+                func.lower(column).contains(text.lower(), autoescape=True)
+                for column in (columns.url, columns.title)
+            ]
+            conditions.append(or_(*words))
         async with self.database.reading() as connection:
-            return [_read_feed(row) for row in (await connection.execute(query)).mappings()]
+            return await self._read(connection, *conditions, limit=limit)
 
     async def find_failing(self, before: float) -> list[Feed]:
         """Returns the feeds that have failed since `before` or longer, and are not paused."""
-        states = self.tables.states.c
-        query = self._select().where(states.failing_since <= before, states.paused.is_(False))
         async with self.database.reading() as connection:
-            return [_read_feed(row) for row in (await connection.execute(query)).mappings()]
+            found = await self._read(connection, self.tables.states.c.failing_since <= before)
+        return [feed for feed in found if not feed.state.paused]
 
     async def counts(self, import_id: str | None = None) -> dict[str, int]:
         """Returns the number of feeds by status: `success`, `failed`, and `new` for none yet. `import_id`
         selects the feeds of one OPML import."""
-        feeds, states = self.tables.feeds.c, self.tables.states.c
-        status = func.coalesce(feeds.last_fetch_status, "new")
+        status = func.coalesce(self.tables.feeds.c.last_fetch_status, "new")
         query = select(status, func.count()).select_from(self._joined()).group_by(status)
         if import_id is not None:
-            query = query.where(states.import_id == import_id)
+            query = query.where(self.tables.states.c.import_id == import_id)
         async with self.database.reading() as connection:
             return {row[0]: int(row[1]) for row in await connection.execute(query)}
 
     async def add(self, new: Sequence[NewFeed], import_id: str | None = None) -> list[Feed]:
         """Adds feeds and returns them. URLs that a feed has already are left out. Either all are added or,
         if the table refuses one, none."""
-        urls = {feed.url: feed for feed in new}
+        urls, column = {feed.url: feed for feed in new}, self.tables.feeds.c.url
         added: list[str] = []
-        async with (
-            explain_refused_rows(self.database, self.tables.feeds, "feed"),
-            self.database.transaction() as connection,
-        ):
-            for url in await self._known_urls(connection, list(urls)):
-                del urls[url]
-            for some in slice_items(list(urls.values())):
-                rows = [{"id": str(uuid4()), **msgspec.structs.asdict(feed)} for feed in some]
+        refused = explain_refused_rows(self.database, self.tables.feeds, "feed")
+        async with refused, self.database.transaction() as connection:
+            for some in slice_items(list(urls)):
+                for url in (await connection.execute(select(column).where(column.in_(some)))).scalars():
+                    urls.pop(url, None)
+            for feeds in slice_items(list(urls.values())):
+                rows = [{"id": str(uuid4()), **asdict(feed)} for feed in feeds]
                 states = [{"feed_id": row["id"], "url": row["url"], "import_id": import_id} for row in rows]
                 await connection.execute(insert(self.tables.feeds), rows)
                 await connection.execute(insert(self.tables.states), states)
                 added += [row["id"] for row in rows]
-        return await self.get_many(added)
-
-    async def get_many(self, ids: Iterable[str]) -> list[Feed]:
-        found: list[Feed] = []
-        async with self.database.reading() as connection:
-            for some in slice_items(list(ids)):
-                query = self._select().where(self.tables.feeds.c.id.in_(some))
-                found += [_read_feed(row) for row in (await connection.execute(query)).mappings()]
-        return found
-
-    async def find_by_url(self, url: str) -> Feed | None:
-        query = self._select().where(self.tables.feeds.c.url == url)
-        async with self.database.reading() as connection:
-            row = (await connection.execute(query)).mappings().first()
-        return None if row is None else _read_feed(row)
+        return await self._get_many(added)
 
     async def change(self, feed_id: str, **values: Any) -> None:
         """Changes columns of the feed's row."""
@@ -227,57 +212,37 @@ class FeedStore:
         return bool(done.rowcount)
 
     async def set_state(self, feed: Feed, **values: Any) -> None:
+        """Writes some values of the feed's state."""
         async with self.database.transaction() as connection:
             await self.write_state(connection, feed, values)
 
     async def write_state(self, connection: AsyncConnection, feed: Feed, values: Mapping[str, Any]) -> None:
-        """Writes values of the feed's state; a feed that another program added gets its first state."""
         row = {"feed_id": feed.id, "url": feed.url, **values}
         await upsert_row(connection, self.tables.states, row, ("feed_id",), values)
 
-    async def _known_urls(self, connection: AsyncConnection, urls: list[str]) -> list[str]:
-        column = self.tables.feeds.c.url
-        found: set[str] = set()
-        for some in slice_items(urls):
-            found |= set((await connection.execute(select(column).where(column.in_(some)))).scalars())
-        return [url for url in urls if url in found]
+    async def _get_many(self, ids: Iterable[str]) -> list[Feed]:
+        found: list[Feed] = []
+        async with self.database.reading() as connection:
+            for some in slice_items(list(ids)):
+                found += await self._read(connection, self.tables.feeds.c.id.in_(some))
+        return found
 
     def _joined(self) -> Any:
         feeds, states = self.tables.feeds, self.tables.states
         return feeds.outerjoin(states, states.c.feed_id == feeds.c.id)
 
-    def _select(self) -> Select[Any]:
+    async def _read(
+        self, connection: AsyncConnection, *conditions: ColumnElement[bool], limit: int | None = None
+    ) -> list[Feed]:
         feeds, states = self.tables.feeds, self.tables.states
-        row = [feeds.c[name] for name in FEED_COLUMNS]
-        state = [states.c[name].label(f"state_{name}") for name in FeedState.__struct_fields__]
-        return select(*row, *state).select_from(self._joined())
+        names = [name for name in Feed.__struct_fields__ if name != "state"]
+        labels = [states.c[name].label(f"state_{name}") for name in FeedState.__struct_fields__]
+        query = select(*(feeds.c[name] for name in names), *labels).select_from(self._joined())
+        query = query.where(*conditions).order_by(feeds.c.id).limit(limit)
+        return [_read_feed(row, names) for row in (await connection.execute(query)).mappings()]
 
 
-def _contains(column: ColumnElement[str], text: str) -> ColumnElement[bool]:
-    return func.lower(column).contains(text.lower(), autoescape=True)
-
-
-def _read_feed(row: Mapping[Any, Any]) -> Feed:
-    values = {name: row[name] for name in FEED_COLUMNS}
-    state = {
-        name: value for name in FeedState.__struct_fields__ if (value := row[f"state_{name}"]) is not None
-    }
-    return Feed(**values, state=FeedState(**state))
-
-
-async def upsert_row(
-    connection: AsyncConnection,
-    table: Table,
-    row: Mapping[str, Any],
-    keys: Sequence[str],
-    changes: Mapping[str, Any],
-) -> None:
-    """Inserts `row`, or applies `changes` to the row with the same `keys`."""
-    make = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    statement = make(table).values(**row)
-    statement = (
-        statement.on_conflict_do_update(index_elements=list(keys), set_=dict(changes))
-        if changes
-        else statement.on_conflict_do_nothing(index_elements=list(keys))
-    )
-    await connection.execute(statement)
+def _read_feed(row: Mapping[Any, Any], names: Sequence[str]) -> Feed:
+    state = {name: row[f"state_{name}"] for name in FeedState.__struct_fields__}
+    known = {name: value for name, value in state.items() if value is not None}
+    return Feed(**{name: row[name] for name in names}, state=FeedState(**known))

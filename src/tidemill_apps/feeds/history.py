@@ -6,8 +6,9 @@ import msgspec
 from sqlalchemy import case, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from tidemill_apps.common.column_types import upsert_row
 from tidemill_apps.feeds.due_times import MINUTE_SECONDS, ConnectionCounts
-from tidemill_apps.feeds.feed_store import FeedStore, upsert_row
+from tidemill_apps.feeds.feed_store import FeedStore
 
 HOUR_SECONDS = 3600
 HISTORY_HOURS = 24

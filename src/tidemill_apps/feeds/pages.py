@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from tidemill.web import PageResponse, Redirect, Role, RouteRequest
 from tidemill_apps.feeds.feed_store import Feed
-from tidemill_apps.feeds.routes import FeedActions, FeedTitle, FeedUrl
+from tidemill_apps.feeds.routes import FeedActions, FeedsQuery, NewFeedBody, OpmlBody
 from tidemill_apps.feeds.service import FEEDS_QUEUE, MESSAGES, SITE_POOL
-from tidemill_apps.feeds.settings import RefreshInterval
 from tidemill_apps.feeds.sites import mask_url
 
-MAX_FEEDS_SHOWN = 100
 MAX_ARTICLES_SHOWN = 30
-
-
-class FeedForm(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of the feed form. An empty field counts as not sent, so its default applies."""
-
-    url: FeedUrl
-    title: FeedTitle | None = None
-    refresh_interval: RefreshInterval | None = None
-
-
-class OpmlForm(msgspec.Struct, frozen=True, kw_only=True):
-    opml: str = ""
-
-
-class FeedsPageQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """The query of the page `/feeds`. `after` is the last id of the previous page."""
-
-    after: str = ""
-    status: Literal["success", "failed"] | None = None
-    text: Annotated[str, Meta(max_length=200)] = ""
 
 
 class OpmlPageQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,13 +29,13 @@ class FeedPages:
         """Adds the pages and their forms to the application."""
         web = self._feeds.app.web
         web.templates(Path(__file__).with_name("templates"))
-        web.page("/feeds", title={"en": "Feeds", "zh": "订阅源"}, query=FeedsPageQuery)(self.overview)
+        web.page("/feeds", title={"en": "Feeds", "zh": "订阅源"}, query=FeedsQuery)(self.overview)
         web.page("/feeds/opml", title="OPML", role=Role.ADMIN, query=OpmlPageQuery, listed=False)(self.opml)
         web.page("/feeds/{id}", title="Feed")(self.one)
         for path, handler, summary, body, role in (
-            ("/feeds/add", self.add, "Add a feed.", FeedForm, Role.ADMIN),
-            ("/feeds/import", self.import_opml, "Import feeds from OPML.", OpmlForm, Role.ADMIN),
-            ("/feeds/{id}/save", self.save, "Change a feed.", FeedForm, Role.ADMIN),
+            ("/feeds/add", self.add, "Add a feed.", NewFeedBody, Role.ADMIN),
+            ("/feeds/import", self.import_opml, "Import feeds from OPML.", OpmlBody, Role.ADMIN),
+            ("/feeds/{id}/save", self.save, "Change a feed.", NewFeedBody, Role.ADMIN),
             ("/feeds/{id}/delete", self.delete, "Delete a feed.", None, Role.ADMIN),
             ("/feeds/{id}/refresh", self.refresh, "Refresh a feed now.", None, Role.OPERATOR),
             ("/feeds/{id}/pause", self.pause, "Pause a feed.", None, Role.OPERATOR),
@@ -66,17 +44,14 @@ class FeedPages:
             web.route("POST", path, role=role, summary=summary, body=body)(handler)
 
     async def overview(self, request: RouteRequest) -> PageResponse:
-        query, store = request.query, self._feeds.store
-        await store.prepare()
-        found = await store.find(
-            after=query.after, limit=MAX_FEEDS_SHOWN + 1, status=query.status, text=query.text
-        )
+        query, now = request.query, self._feeds.now()
+        found = await self._actions.find(query, query.limit + 1)
         context = {
-            "feeds": [self._shown(request, feed) for feed in found[:MAX_FEEDS_SHOWN]],
-            "next": found[MAX_FEEDS_SHOWN - 1].id if len(found) > MAX_FEEDS_SHOWN else None,
-            "counts": await store.counts(),
-            "hours": await self._feeds.history.hours(self._feeds.now()),
-            "network_down": (await self._feeds.history.connections(self._feeds.now())).network_down,
+            "feeds": [self._shown(request, feed) for feed in found[: query.limit]],
+            "next": found[query.limit - 1].id if len(found) > query.limit else None,
+            "counts": await self._feeds.store.counts(),
+            "hours": await self._feeds.history.hours(now),
+            "network_down": (await self._feeds.history.connections(now)).network_down,
             "query": query,
             "queue_name": FEEDS_QUEUE,
             "default_interval": self._feeds.settings.default_interval,
@@ -96,29 +71,23 @@ class FeedPages:
         return MESSAGES.page(request, "feed.html", context, live=("state", "runs", "articles"))
 
     async def opml(self, request: RouteRequest) -> PageResponse:
-        import_id = request.query.import_id
-        progress = await self._actions.import_progress(import_id) if import_id else None
-        context = {"progress": progress if progress is not None and progress.total else None}
+        progress = await self._actions.import_progress(request.query.import_id)
+        context = {"progress": progress if progress.total else None}
         return MESSAGES.page(request, "feeds_opml.html", context, live=("progress",))
 
     async def add(self, request: RouteRequest) -> Redirect:
-        form: FeedForm = request.body
-        feed = await self._actions.add(request, form.url, form.title, form.refresh_interval, None)
+        feed = await self._actions.add(request)
         return MESSAGES.redirect(request, f"/feeds/{feed.id}", "added", url=mask_url(feed.url))
 
     async def save(self, request: RouteRequest) -> Redirect:
-        form: FeedForm = request.body
-        feed = await self._actions.load(request)
-        values: dict[str, Any] = {"url": form.url, "title": form.title or ""}
-        if form.refresh_interval is not None:
-            values["refresh_interval"] = form.refresh_interval
-        await self._actions.change(feed, **values)
+        feed, form = await self._actions.load(request), request.body
+        interval = form.refresh_interval or feed.refresh_interval
+        await self._actions.change(feed, url=form.url, title=form.title or "", refresh_interval=interval)
         return MESSAGES.redirect(request, f"/feeds/{feed.id}", "saved")
 
     async def import_opml(self, request: RouteRequest) -> Redirect:
-        done = await self._actions.import_opml(request.body.opml, None, None)
-        path = f"/feeds/opml?import_id={done.import_id}"
-        refused = len(done.refused)
+        done = await self._actions.import_opml(request.body)
+        path, refused = f"/feeds/opml?import_id={done.import_id}", len(done.refused)
         return MESSAGES.redirect(
             request, path, "imported", added=done.added, known=done.known, refused=refused
         )
@@ -143,20 +112,14 @@ class FeedPages:
         return MESSAGES.redirect(request, f"/feeds/{feed.id}", "resumed")
 
     def _shown(self, request: RouteRequest, feed: Feed) -> dict[str, Any]:
-        due = feed.next_run(self._feeds.now())
-        status = "paused" if feed.state.paused else "gone" if feed.state.gone else feed.last_fetch_status
-        admin = request.user.role.may(Role.ADMIN)
-        url = feed.url if admin else mask_url(feed.url)
+        due, state = feed.next_run(self._feeds.now()), feed.state
+        status = "paused" if state.paused else "gone" if state.gone else feed.last_fetch_status
         return {
-            "id": feed.id,
+            "row": feed,
+            "state": state,
             "title": feed.title or mask_url(feed.url),
-            "own_title": feed.title or "",
-            "url": url,
-            "interval": feed.refresh_interval,
+            "url": feed.url if request.user.role.may(Role.ADMIN) else mask_url(feed.url),
             "status": status or "new",
-            "error": feed.last_fetch_error,
-            "fetched": feed.last_fetched,
-            "next_at": None if feed.state.paused else due.at,
+            "next_at": None if state.paused else due.at,
             "reason": due.reason.value,
-            "state": feed.state,
         }

@@ -18,7 +18,6 @@ from tidemill_apps.feeds.documents import FeedDocument, UnreadableFeed
 from tidemill_apps.feeds.due_times import (
     DelayReason,
     NextRun,
-    RedirectRecord,
     WaitHints,
     count_redirect,
     next_after_failure,
@@ -26,7 +25,7 @@ from tidemill_apps.feeds.due_times import (
     site_wait,
 )
 from tidemill_apps.feeds.feed_schedules import FeedSchedules, FeedSnapshot
-from tidemill_apps.feeds.feed_store import FRESH_STATE, Feed, FeedStore
+from tidemill_apps.feeds.feed_store import Feed, FeedState, FeedStore
 from tidemill_apps.feeds.fetcher import FetchAnswer, Fetcher, FetchError, FetchErrorKind, FetchRequest
 from tidemill_apps.feeds.history import FeedHistory
 from tidemill_apps.feeds.parser_process import FeedParser
@@ -50,12 +49,11 @@ class FetchTools(msgspec.Struct, frozen=True):
 
 
 class RefreshResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The result of a job. `outcome`: `early` means that the feed was not due, and `superseded` that its URL
-    was changed during the fetch."""
+    """The result of a job. `early`: the feed was not due. `superseded`: its URL changed during the fetch."""
 
     feed_id: str
     article_count: int = 0
-    outcome: Literal["fetched", "unchanged", "early", "deleted", "superseded"]
+    outcome: Literal["fetched", "unchanged", "failed", "early", "deleted", "superseded"]
 
 
 class SiteRefused(Exception):
@@ -72,21 +70,18 @@ class FeedFailure(Exception):
     """Raised if a feed could not be refreshed. `retry_after` is the wait that the server asked for."""
 
     def __init__(
-        self,
-        text: str,
-        *,
-        retryable: bool = False,
-        retry_after: float | None = None,
-        gone: bool = False,
-        timed_out: bool = False,
+        self, text: str, *, retryable: bool = False, retry_after: float | None = None, gone: bool = False
     ) -> None:
         super().__init__(text[:MAX_ERROR_CHARS])
-        self.retryable, self.retry_after = retryable, retry_after
-        self.gone, self.timed_out = gone, timed_out
+        self.retryable, self.retry_after, self.gone = retryable, retry_after, gone
+        self.timed_out = False
 
 
 class FeedRefresh:
-    """Refreshes feeds. `site_of` returns the pool key of a URL."""
+    """Refreshes feeds. `site_of` returns the pool key of a URL. The caller sets `pool` and `schedules`."""
+
+    pool: Pool
+    schedules: FeedSchedules
 
     def __init__(
         self,
@@ -100,22 +95,20 @@ class FeedRefresh:
     ) -> None:
         self.feeds, self.articles, self.history = feeds, articles, history
         self.now, self.site_of, self.attempts = now, site_of, attempts
-        self.pool: Pool
-        self.schedules: FeedSchedules
 
     async def run(self, ctx: Context, snapshot: FeedSnapshot) -> RefreshResult:
         """Refreshes one feed. The row decides, not the snapshot: the row may have changed since."""
-        began, feed_id = self.now(), str(snapshot.feed_id)
+        feed_id = str(snapshot.feed_id)
         feed = await self.feeds.get(feed_id)
         if feed is None:
             ctx.used(requests=0)
             await self.schedules.remove(feed_id)
             return RefreshResult(feed_id=feed_id, outcome="deleted")
-        if (due := _earliest_run(feed, snapshot, began)) is not None:
+        if (due := _earliest_run(feed, snapshot, self.now())) is not None:
             ctx.used(requests=0)
             await self.schedules.put(feed, due)
             return RefreshResult(feed_id=feed_id, outcome="early")
-        run = FeedRun(self, ctx, snapshot, feed, began)
+        run = FeedRun(self, ctx, snapshot, feed)
         try:
             return await run.refresh()
         except FeedFailure as failure:
@@ -124,32 +117,28 @@ class FeedRefresh:
                 if failure.retry_after is not None:
                     raise RetryAfter(failure.retry_after, str(failure)) from None
                 raise
-            await run.record_failure(failure)
+            await run.record(failure)
             raise GiveUp(str(failure)) from None
 
 
 def _earliest_run(feed: Feed, snapshot: FeedSnapshot, now: float) -> NextRun | None:
     """Returns when the feed may be fetched, or None if now. A run by hand ignores the feed's times, but never
     a Retry-After."""
-    closed = feed.state.closed_until
-    if closed is not None and closed > now and feed.state.url == feed.url:
+    closed = feed.state.for_url(feed.url).closed_until
+    if closed is not None and closed > now:
         return NextRun(closed, DelayReason.RETRY_AFTER)
     if snapshot.priority == "manual":
         return None
     due = feed.next_run(now)
-    is_early = due.at > now + EARLY_TOLERANCE_SECONDS
-    return due if is_early or feed.state.paused else None
+    return due if due.at > now + EARLY_TOLERANCE_SECONDS or feed.state.paused else None
 
 
 class FeedRun:
-    """One run of `rss:fetch` for one feed."""
+    """One run of `rss:fetch` for one feed. The claim has reserved one request to the site of the snapshot."""
 
-    def __init__(
-        self, refresh: FeedRefresh, ctx: Context, snapshot: FeedSnapshot, feed: Feed, began: float
-    ) -> None:
+    def __init__(self, refresh: FeedRefresh, ctx: Context, snapshot: FeedSnapshot, feed: Feed) -> None:
         self._refresh, self._ctx, self._snapshot = refresh, ctx, snapshot
-        self._feed, self._began = feed, began
-        self._discovered = False
+        self._feed, self._began, self._discovered = feed, refresh.now(), False
         self._tools: FetchTools = ctx.state
         self._reserved_site: str | None = refresh.site_of(snapshot.feed_url)
 
@@ -159,40 +148,35 @@ class FeedRun:
         if self._discovered:
             answer = await self._fetch()
             document = await self._read(answer)
-        return await self._record_success(answer, document)
+        return await self.record(answer, document)
 
     async def _fetch(self) -> FetchAnswer:
-        """Fetches the feed's URL. The claim has reserved one request to the site of the snapshot; every other
-        request reserves its own."""
-        feed, owner = self._feed, self._refresh
-        site = owner.site_of(feed.url)
-        validators = feed.state if feed.state.url == feed.url else None
-        request = FetchRequest(
-            url=feed.url,
-            etag=None if validators is None else validators.etag,
-            last_modified=None if validators is None else validators.last_modified,
-        )
+        """Fetches the feed's URL. A second fetch, a redirect, and a URL of another site than the snapshot's
+        reserve a request of their own."""
+        state, site = self._feed.state.for_url(self._feed.url), self._refresh.site_of(self._feed.url)
+        request = FetchRequest(url=self._feed.url, etag=state.etag, last_modified=state.last_modified)
+        claimed, self._reserved_site = self._reserved_site, None
         try:
             async with AsyncExitStack() as stack:
 
                 async def reserve(url: str) -> None:
-                    await stack.enter_async_context(self._ctx.spend(owner.pool, key=owner.site_of(url)))
+                    key = self._refresh.site_of(url)
+                    await stack.enter_async_context(self._ctx.spend(self._refresh.pool, key=key))
 
-                if self._reserved_site != site:
-                    if self._reserved_site is not None:
+                if claimed != site:
+                    if claimed is not None:
                         self._ctx.used(requests=0)
-                    await reserve(feed.url)
-                claimed, self._reserved_site = self._reserved_site, None
+                    await reserve(request.url)
                 answer = await self._tools.fetcher.fetch(request, reserve)
                 self._raise_if_refused(answer)
         except FetchError as error:
             raise await self._explain(error, site) from None
         except SiteRefused as refused:
             await self._record_refusal(refused)
-            if refused.site != claimed:  # this job waits for another key, which stays open
+            if refused.site != claimed:  # the pool key that this job waits for stays open
                 raise SnoozeFor(refused.wait or OUTAGE_WAIT_SECONDS, str(refused)) from None
             raise
-        self._raise_for_status(answer, request)
+        _raise_for_status(answer, conditional=bool(state.etag or state.last_modified))
         return answer
 
     def _raise_if_refused(self, answer: FetchAnswer) -> None:
@@ -203,48 +187,42 @@ class FeedRun:
     async def _explain(self, error: FetchError, site: str) -> Exception:
         """Returns the failure of a fetch without an answer. If nothing could be reached in the last minute,
         it is our network, and the job waits without a failure."""
-        owner, now = self._refresh, self._refresh.now()
-        unconnected = error.kind in UNCONNECTED_KINDS
-        if unconnected:
-            async with owner.feeds.database.transaction() as connection:
-                await owner.history.count_connection(connection, site, now, connected=False)
-            if (await owner.history.connections(now)).network_down:
+        feeds, history, now = self._refresh.feeds, self._refresh.history, self._refresh.now()
+        if error.kind in UNCONNECTED_KINDS:
+            async with feeds.database.transaction() as connection:
+                await history.count_connection(connection, site, now, connected=False)
+            if (await history.connections(now)).network_down:
                 return SnoozeFor(OUTAGE_WAIT_SECONDS, "no site can be reached; this looks like our network")
-        timed_out = error.kind is FetchErrorKind.TIMEOUT
-        return FeedFailure(error.text, retryable=error.retryable, timed_out=timed_out)
+        failure = FeedFailure(error.text, retryable=error.retryable)
+        failure.timed_out = error.kind is FetchErrorKind.TIMEOUT
+        return failure
 
-    def _raise_for_status(self, answer: FetchAnswer, request: FetchRequest) -> None:
-        status = answer.status
-        if answer.body is not None:
-            return
-        if status == HTTPStatus.NOT_MODIFIED:
-            if request.etag is None and request.last_modified is None:
-                raise FeedFailure("the server answered 304 (not modified) to a request without a condition")
-            return
-        text = f"the server answered {status} ({_phrase(status)})"
-        if status == HTTPStatus.SERVICE_UNAVAILABLE and answer.retry_after is not None:
-            short = answer.retry_after <= MAX_RETRY_AFTER_IN_JOB_SECONDS
-            raise FeedFailure(text, retryable=short, retry_after=answer.retry_after)
-        server_error = status >= HTTPStatus.INTERNAL_SERVER_ERROR
-        raise FeedFailure(text, retryable=server_error, retry_after=None, gone=status == HTTPStatus.GONE)
+    async def _record_refusal(self, refused: SiteRefused) -> None:
+        """Stores that the site asked to wait, so that a run by hand does not ask again before."""
+        self.log("site refused", error=str(refused))
+        if refused.wait is not None:
+            until = self._refresh.now() + refused.wait
+            state = replace(self._feed.state.for_url(self._feed.url), closed_until=until)
+            next_run = NextRun(until, DelayReason.RETRY_AFTER)
+            state = state.scheduled(self._feed.refresh_interval, next_run)
+            await self._refresh.feeds.set_state(self._feed, **state.values)
 
     async def _read(self, answer: FetchAnswer) -> FeedDocument | None:
         """Returns the document of an answer; None if it is the stored one, or if it is an HTML page whose
         feed replaces the URL of a new feed."""
-        state = self._feed.state
-        if answer.body is None or (state.url == self._feed.url and _digest(answer.body) == state.digest):
+        state = self._feed.state.for_url(self._feed.url)
+        if answer.body is None or _digest(answer.body) == state.digest:
             return None
         try:
             return await self._tools.parser.parse(answer.body, answer.content_type, answer.url)
         except UnreadableFeed as error:
-            if state.succeeded == 0 and not self._discovered and await self._discover(answer):
-                return None
-            raise FeedFailure(str(error)) from None
+            if state.succeeded or self._discovered or not await self._discover(answer, answer.body):
+                raise FeedFailure(str(error)) from None
+            return None
 
-    async def _discover(self, answer: FetchAnswer) -> bool:
+    async def _discover(self, answer: FetchAnswer, body: bytes) -> bool:
         """Gives the feed the first URL that the HTML page names and that no other feed has. Returns False if
         there is none."""
-        body = answer.body or b""
         try:
             links = await self._tools.parser.find_links(body, answer.content_type, answer.url)
         except UnreadableFeed:
@@ -253,105 +231,57 @@ class FeedRun:
             if link.url != self._feed.url and await self._refresh.feeds.find_by_url(link.url) is None:
                 await self._refresh.feeds.change(self._feed.id, url=link.url)
                 self._feed, self._discovered = replace(self._feed, url=link.url), True
-                break
-        return self._discovered
+                return True
+        return False
 
-    async def _record_success(self, answer: FetchAnswer, document: FeedDocument | None) -> RefreshResult:
+    async def record(
+        self, result: FetchAnswer | FeedFailure, document: FeedDocument | None = None
+    ) -> RefreshResult:
+        """Stores the outcome of the run in one transaction, and schedules the next run. If the feed was
+        deleted, or got another URL, nothing is stored."""
         owner, now, count = self._refresh, self._refresh.now(), 0
-        redirect = count_redirect(self._earlier_redirect, answer.permanent_url, now)
-        target = await self._confirmed_target(redirect, now)
+        succeeded = not isinstance(result, FeedFailure)
+        target = await self._redirect_target(result, now) if isinstance(result, FetchAnswer) else None
         async with owner.feeds.database.transaction() as connection:
-            current = await owner.feeds.load(connection, self._feed.id)
-            if current is None or current.url != self._feed.url:
-                outcome: Any = "deleted" if current is None else "superseded"
+            feed = await owner.feeds.load(connection, self._feed.id)
+            if feed is None or feed.url != self._feed.url:
+                outcome: Any = "deleted" if feed is None else "superseded"
                 return RefreshResult(feed_id=self._feed.id, outcome=outcome)
-            if document is not None:
-                count = await owner.articles.store_entries(connection, current.id, document.entries, now)
-            ttl = None if document is None else document.ttl_seconds
-            hints = WaitHints(retry_after=answer.retry_after, max_age=answer.max_age, ttl=ttl)
-            next_run = next_after_success(now, current.interval_seconds, hints)
-            row = {"last_fetched": now, "last_fetch_status": "success", "last_fetch_error": None}
-            if not current.title and document is not None and document.title:
-                row["title"] = document.title
-            values = _success_values(current, answer, next_run, now)
-            values |= _redirect_values(None if target else redirect)
-            if target is not None:
-                row["url"] = values["url"] = target
-            await owner.feeds.change_row(connection, current.id, row)
-            await owner.feeds.write_state(connection, current, values)
-            site = owner.site_of(answer.url)
-            await owner.history.count_connection(connection, site, now, connected=True)
+            state = feed.state.for_url(feed.url)
+            row: dict[str, Any] = {"last_fetched": now, "last_fetch_error": None}
+            if isinstance(result, FeedFailure):
+                state, next_run = _after_failure(feed, state, result, now)
+                row |= {"last_fetch_status": "failed", "last_fetch_error": str(result)}
+            else:
+                if document is not None:
+                    row |= {} if feed.title or not document.title else {"title": document.title}
+                    count = await owner.articles.store_entries(connection, feed.id, document.entries, now)
+                state, next_run = _after_success(feed, state, result, document, now)
+                row["last_fetch_status"] = "success"
+                if target is not None:
+                    row["url"] = target
+                    state = replace(state, url=target, redirect_url=None, redirect_count=0)
+                site = owner.site_of(result.url)
+                await owner.history.count_connection(connection, site, now, connected=True)
+            await owner.feeds.change_row(connection, feed.id, row)
+            await owner.feeds.write_state(connection, feed, state.values)
             await owner.history.count_run(
-                connection, current.id, now, succeeded=True, articles=count, seconds=now - self._began
+                connection, feed.id, now, succeeded=succeeded, articles=count, seconds=now - self._began
             )
-        await self._schedule_next(current, row, next_run, timed_out=False)
-        self.log("feed refreshed", articleCount=count, delaySeconds=round(next_run.at - now))
-        outcome = "unchanged" if document is None else "fetched"
-        return RefreshResult(feed_id=current.id, article_count=count, outcome=outcome)
+        await owner.schedules.put(replace(feed, **row, state=state), next_run)
+        if succeeded:
+            self.log("feed refreshed", articleCount=count, delaySeconds=round(next_run.at - now))
+        outcome = "failed" if not succeeded else "unchanged" if document is None else "fetched"
+        return RefreshResult(feed_id=feed.id, article_count=count, outcome=outcome)
 
-    @property
-    def _earlier_redirect(self) -> RedirectRecord | None:
-        return self._feed.state.redirect if self._feed.state.url == self._feed.url else None
-
-    async def _confirmed_target(self, redirect: RedirectRecord | None, now: float) -> str | None:
+    async def _redirect_target(self, answer: FetchAnswer, now: float) -> str | None:
         """Returns the target of a permanent redirect that lasted, which replaces the feed's URL. Returns None
         if another feed has that URL."""
+        before = self._feed.state.for_url(self._feed.url).redirect
+        redirect = count_redirect(before, answer.permanent_url, now)
         if redirect is None or not redirect.is_confirmed(now):
             return None
         return redirect.url if await self._refresh.feeds.find_by_url(redirect.url) is None else None
-
-    async def record_failure(self, failure: FeedFailure) -> None:
-        """Stores the final failure of the run, and schedules the next run. A feed that was deleted gets
-        none."""
-        owner, now = self._refresh, self._refresh.now()
-        async with owner.feeds.database.transaction() as connection:
-            current = await owner.feeds.load(connection, self._feed.id)
-            if current is None or current.url != self._feed.url:
-                return
-            state, fresh = current.state, current.state.url != current.url
-            failures = 1 if fresh else state.failures + 1
-            next_run = next_after_failure(
-                now,
-                current.interval_seconds,
-                failures,
-                retry_after=failure.retry_after,
-                gone=failure.gone,
-            )
-            row = {"last_fetched": now, "last_fetch_status": "failed", "last_fetch_error": str(failure)}
-            values = {
-                **(FRESH_STATE if fresh else {}),
-                **_schedule_values(current, next_run),
-                "failures": failures,
-                "failing_since": now if fresh or state.failing_since is None else state.failing_since,
-                "failed": state.failed + 1,
-                "timed_out": failure.timed_out,
-                "gone": failure.gone,
-                "closed_until": _closed_until(failure.retry_after, now),
-            }
-            await owner.feeds.change_row(connection, current.id, row)
-            await owner.feeds.write_state(connection, current, values)
-            await owner.history.count_run(
-                connection, current.id, now, succeeded=False, articles=0, seconds=now - self._began
-            )
-        await self._schedule_next(current, row, next_run, timed_out=failure.timed_out)
-
-    async def _record_refusal(self, refused: SiteRefused) -> None:
-        """Stores that the site asked to wait, so that a run by hand does not ask again before."""
-        self.log("site refused", error=str(refused))
-        if refused.wait is None:
-            return
-        feed, until = self._feed, self._refresh.now() + refused.wait
-        values = {} if feed.state.url == feed.url else FRESH_STATE
-        next_run = NextRun(until, DelayReason.RETRY_AFTER)
-        await self._refresh.feeds.set_state(
-            feed, **{**values, **_schedule_values(feed, next_run), "closed_until": until}
-        )
-
-    async def _schedule_next(
-        self, feed: Feed, row: dict[str, Any], next_run: NextRun, *, timed_out: bool
-    ) -> None:
-        state = replace(feed.state, timed_out=timed_out)
-        await self._refresh.schedules.put(replace(feed, **row, state=state), next_run)
 
     def log(self, event: str, **values: Any) -> None:
         """Writes a log line with the fields of requirement S6."""
@@ -367,50 +297,66 @@ class FeedRun:
         )
 
 
-def _success_values(feed: Feed, answer: FetchAnswer, next_run: NextRun, now: float) -> dict[str, Any]:
-    kept, fresh = feed.state, answer.body is not None
-    return {
-        **_schedule_values(feed, next_run),
-        "etag": answer.etag if fresh else answer.etag or kept.etag,
-        "last_modified": answer.last_modified if fresh else answer.last_modified or kept.last_modified,
-        "digest": kept.digest if answer.body is None else _digest(answer.body),
-        "failures": 0,
-        "failing_since": None,
-        "succeeded": kept.succeeded + 1,
-        "timed_out": False,
-        "gone": False,
-        "closed_until": _closed_until(answer.retry_after, now),
-    }
+def _raise_for_status(answer: FetchAnswer, *, conditional: bool) -> None:
+    status = answer.status
+    if answer.body is not None or (status == HTTPStatus.NOT_MODIFIED and conditional):
+        return
+    phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else "unknown status"
+    text, wait = f"the server answered {status} ({phrase})", answer.retry_after
+    if status == HTTPStatus.SERVICE_UNAVAILABLE and wait is not None:
+        raise FeedFailure(text, retryable=wait <= MAX_RETRY_AFTER_IN_JOB_SECONDS, retry_after=wait)
+    server_error = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    raise FeedFailure(text, retryable=server_error, gone=status == HTTPStatus.GONE)
 
 
-def _redirect_values(redirect: RedirectRecord | None) -> dict[str, Any]:
-    return {
-        "redirect_url": None if redirect is None else redirect.url,
-        "redirect_count": 0 if redirect is None else redirect.count,
-        "redirect_since": None if redirect is None else redirect.since,
-    }
+def _after_success(
+    feed: Feed, state: FeedState, answer: FetchAnswer, document: FeedDocument | None, now: float
+) -> tuple[FeedState, NextRun]:
+    """Returns the state after a success, and the next run. A 304 may leave out the validators."""
+    ttl = None if document is None else document.ttl_seconds
+    hints = WaitHints(retry_after=answer.retry_after, max_age=answer.max_age, ttl=ttl)
+    next_run = next_after_success(now, feed.interval_seconds, hints)
+    redirect = count_redirect(state.redirect, answer.permanent_url, now)
+    kept = state if answer.body is None else FeedState()
+    after = replace(
+        state,
+        etag=answer.etag or kept.etag,
+        last_modified=answer.last_modified or kept.last_modified,
+        digest=kept.digest if answer.body is None else _digest(answer.body),
+        failures=0,
+        failing_since=None,
+        succeeded=state.succeeded + 1,
+        timed_out=False,
+        gone=False,
+        closed_until=_closed_until(answer.retry_after, now),
+        redirect_url=None if redirect is None else redirect.url,
+        redirect_count=0 if redirect is None else redirect.count,
+        redirect_since=None if redirect is None else redirect.since,
+    )
+    return after.scheduled(feed.refresh_interval, next_run), next_run
 
 
-def _schedule_values(feed: Feed, next_run: NextRun) -> dict[str, Any]:
-    return {
-        "url": feed.url,
-        "interval": feed.refresh_interval,
-        "next_at": next_run.at,
-        "next_reason": next_run.reason.value,
-    }
+def _after_failure(
+    feed: Feed, state: FeedState, failure: FeedFailure, now: float
+) -> tuple[FeedState, NextRun]:
+    failures, interval = state.failures + 1, feed.interval_seconds
+    next_run = next_after_failure(now, interval, failures, retry_after=failure.retry_after, gone=failure.gone)
+    after = replace(
+        state,
+        failures=failures,
+        failing_since=now if state.failing_since is None else state.failing_since,
+        failed=state.failed + 1,
+        timed_out=failure.timed_out,
+        gone=failure.gone,
+        closed_until=_closed_until(failure.retry_after, now),
+    )
+    return after.scheduled(feed.refresh_interval, next_run), next_run
 
 
 def _closed_until(retry_after: float | None, now: float) -> float | None:
     wait = site_wait(retry_after, {}, now)
-    return None if not wait else now + wait
+    return now + wait if wait else None
 
 
 def _digest(body: bytes) -> str:
     return blake2b(body, digest_size=16).hexdigest()
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "unknown status"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
@@ -23,8 +22,6 @@ from tidemill_apps.feeds.sites import mask_url
 MAX_FEEDS_PER_PAGE = 1000
 MAX_ARTICLES_LISTED = 100
 MAX_REFUSED_LISTED = 20
-HttpMethod = Literal["GET", "POST", "PATCH", "DELETE"]
-RouteHandler = Callable[[RouteRequest], Awaitable[Any]]
 FeedUrl = Annotated[str, Meta(min_length=1, max_length=2000)]
 FeedTitle = Annotated[str, Meta(max_length=500)]
 
@@ -39,7 +36,7 @@ class NewFeedBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
 
 
 class FeedChangeBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, rename="camel"):
-    """The request body of a change to a feed. Fields that the client leaves out do not change."""
+    """A change to a feed. Fields that the client leaves out do not change."""
 
     url: FeedUrl | UnsetType = UNSET
     title: FeedTitle | UnsetType = UNSET
@@ -53,7 +50,7 @@ class FeedPauseBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_
 class OpmlBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, rename="camel"):
     """An OPML document to import, as text."""
 
-    opml: str
+    opml: str = ""
     refresh_interval: RefreshInterval | None = None
     user_id: UUID | None = None
 
@@ -103,10 +100,6 @@ class ImportProgress(msgspec.Struct, frozen=True, kw_only=True):
     fetched: int
     failed: int
 
-    @property
-    def fraction(self) -> float:
-        return self.fetched / self.total if self.total else 1.0
-
 
 class FeedHistoryReply(msgspec.Struct, frozen=True, kw_only=True):
     hours: list[HourCounts]
@@ -116,32 +109,6 @@ class FeedHistoryReply(msgspec.Struct, frozen=True, kw_only=True):
 class FeedWorkerReply(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal["running", "stopped"]
     concurrency: int
-
-
-def build_feed_reply(feed: Feed, now: float, *, masked: bool) -> FeedReply:
-    """Returns a feed for a response. `masked=True` hides the query values of its URL."""
-    state, due = feed.state, feed.next_run(now)
-    return FeedReply(
-        id=feed.id,
-        user_id=feed.user_id,
-        title=feed.title,
-        url=mask_url(feed.url) if masked else feed.url,
-        refresh_interval=feed.refresh_interval,
-        last_fetched=_moment(feed.last_fetched),
-        last_fetch_status=feed.last_fetch_status,
-        last_fetch_error=feed.last_fetch_error,
-        next_at=None if state.paused else _moment(due.at),
-        next_reason="paused" if state.paused else due.reason.value,
-        paused=state.paused,
-        gone=state.gone,
-        failures=state.failures,
-        succeeded=state.succeeded,
-        failed=state.failed,
-    )
-
-
-def _moment(wall: float | None) -> datetime | None:
-    return None if wall is None else datetime.fromtimestamp(wall, UTC)
 
 
 class FeedActions:
@@ -163,21 +130,21 @@ class FeedActions:
             raise HTTPError(HTTPStatus.NOT_FOUND, sentence, field="id")
         return feed
 
-    async def add(
-        self, request: RouteRequest, url: str, title: str | None, interval: int | None, user: str | None
-    ) -> Feed:
-        new = NewFeed(
-            url=url,
-            title=title,
-            refresh_interval=interval or self.feeds.settings.default_interval,
-            user_id=user,
-        )
+    async def find(self, query: FeedsQuery, limit: int) -> list[Feed]:
+        await self.feeds.store.prepare()
+        after = "" if query.after is None else str(query.after)
+        return await self.feeds.store.find(after=after, limit=limit, status=query.status, text=query.text)
+
+    async def add(self, request: RouteRequest) -> Feed:
+        """Adds the feed of a NewFeedBody."""
+        body: NewFeedBody = request.body
+        new = self._new_feed(body.url, body.title, body)
         try:
             added = await self.feeds.add([new])
         except InvalidFeed as error:
             raise _refuse(error) from None
         if not added:
-            sentence = MESSAGES.translate(request.language, "known", url=mask_url(url))
+            sentence = MESSAGES.translate(request.language, "known", url=mask_url(body.url))
             raise HTTPError(HTTPStatus.CONFLICT, sentence, field="url")
         return added[0]
 
@@ -187,10 +154,10 @@ class FeedActions:
         except InvalidFeed as error:
             raise _refuse(error) from None
 
-    async def import_opml(self, opml: str, interval: int | None, user: str | None) -> OpmlImportReply:
+    async def import_opml(self, body: OpmlBody) -> OpmlImportReply:
         """Adds all feeds of an OPML document in one transaction."""
         try:
-            outlines = parse_opml(opml)
+            outlines = parse_opml(body.opml)
         except InvalidOpml as error:
             raise HTTPError(HTTPStatus.UNPROCESSABLE_ENTITY, str(error), field="opml") from None
         new: dict[str, NewFeed] = {}
@@ -198,27 +165,24 @@ class FeedActions:
         for outline in outlines:
             try:
                 url = check_url(outline.url)
+                new[url] = self._new_feed(url, outline.title, body)
             except InvalidFeed as error:
                 refused.append(str(error))
-                continue
-            minutes = interval or self.feeds.settings.default_interval
-            new[url] = NewFeed(url=url, title=outline.title, refresh_interval=minutes, user_id=user)
         import_id = new_import_id()
-        added = await self.feeds.add(list(new.values()), import_id=import_id)
-        return OpmlImportReply(
-            import_id=import_id,
-            added=len(added),
-            known=len(new) - len(added),
-            refused=tuple(refused[:MAX_REFUSED_LISTED]),
-        )
+        added = len(await self.feeds.add(list(new.values()), import_id=import_id))
+        listed = tuple(refused[:MAX_REFUSED_LISTED])
+        return OpmlImportReply(import_id=import_id, added=added, known=len(new) - added, refused=listed)
 
     async def import_progress(self, import_id: str) -> ImportProgress:
         await self.feeds.store.prepare()
         counts = await self.feeds.store.counts(import_id)
-        total = sum(counts.values())
-        return ImportProgress(
-            total=total, fetched=total - counts.get("new", 0), failed=counts.get("failed", 0)
-        )
+        total, failed = sum(counts.values()), counts.get("failed", 0)
+        return ImportProgress(total=total, fetched=total - counts.get("new", 0), failed=failed)
+
+    def _new_feed(self, url: str, title: str | None, body: NewFeedBody | OpmlBody) -> NewFeed:
+        interval = body.refresh_interval or self.feeds.settings.default_interval
+        user = None if body.user_id is None else str(body.user_id)
+        return NewFeed(url=url, title=title, refresh_interval=interval, user_id=user)
 
 
 def _refuse(error: InvalidFeed) -> HTTPError:
@@ -231,68 +195,51 @@ class FeedRoutes:
 
     def declare(self) -> None:
         """Adds the routes to the application."""
-        add = self._add
-        add("GET", "/api/feeds", self.list, list[FeedReply], "List feeds.", query=FeedsQuery)
-        add("POST", "/api/feeds", self.create, FeedReply, "Add a feed.", role=Role.ADMIN, body=NewFeedBody)
-        add("GET", "/api/feeds/opml", self.export, None, "Export all feeds as OPML.")
-        add(
-            "POST",
-            "/api/feeds/opml",
-            self.import_opml,
-            OpmlImportReply,
-            "Import feeds from OPML.",
-            role=Role.ADMIN,
-            body=OpmlBody,
+        web, one, opml = self._feeds.app.web, "/api/feeds/{id}", "/api/feeds/opml"
+        reads: tuple[tuple[str, Any, Any, str, Any], ...] = (
+            ("/api/feeds", self.list, list[FeedReply], "List feeds.", FeedsQuery),
+            (opml, self.export, None, "Export all feeds as OPML.", None),
+            ("/api/feeds/imports/{id}", self.progress, ImportProgress, "Progress of an import.", None),
+            (one, self.get, FeedReply, "Return a feed.", None),
+            (f"{one}/history", self.history, FeedHistoryReply, "Runs per hour, newest articles.", None),
+            ("/api/worker", self.worker, FeedWorkerReply, "Whether a worker runs (S12).", None),
         )
-        add(
-            "GET",
-            "/api/feeds/imports/{id}",
-            self.progress,
-            ImportProgress,
-            "How many feeds of an import were fetched.",
+        for path, handler, reply, summary, query in reads:
+            web.route("GET", path, role=Role.VIEWER, summary=summary, query=query, response=reply)(handler)
+        writes: tuple[tuple[Any, str, Role, Any, Any, str, Any], ...] = (
+            ("POST", "/api/feeds", Role.ADMIN, self.create, FeedReply, "Add a feed.", NewFeedBody),
+            (
+                "POST",
+                "/api/feeds/opml",
+                Role.ADMIN,
+                self.import_opml,
+                OpmlImportReply,
+                "Import OPML.",
+                OpmlBody,
+            ),
+            ("PATCH", one, Role.ADMIN, self.change, FeedReply, "Change a feed.", FeedChangeBody),
+            ("DELETE", one, Role.ADMIN, self.delete, None, "Delete a feed and its articles.", None),
+            ("POST", f"{one}/refresh", Role.OPERATOR, self.refresh, FeedReply, "Refresh a feed now.", None),
+            ("POST", f"{one}/pause", Role.OPERATOR, self.pause, FeedReply, "Pause a feed.", FeedPauseBody),
+            ("POST", f"{one}/resume", Role.OPERATOR, self.resume, FeedReply, "Resume a feed.", None),
         )
-        one = "/api/feeds/{id}"
-        add("GET", one, self.get, FeedReply, "Return a feed.")
-        add("PATCH", one, self.change, FeedReply, "Change a feed.", role=Role.ADMIN, body=FeedChangeBody)
-        add("DELETE", one, self.delete, None, "Delete a feed and its articles.", role=Role.ADMIN)
-        add("POST", f"{one}/refresh", self.refresh, FeedReply, "Refresh a feed now.", role=Role.OPERATOR)
-        add(
-            "POST",
-            f"{one}/pause",
-            self.pause,
-            FeedReply,
-            "Stop the scheduled refreshes of a feed.",
-            role=Role.OPERATOR,
-            body=FeedPauseBody,
-        )
-        add("POST", f"{one}/resume", self.resume, FeedReply, "End the pause of a feed.", role=Role.OPERATOR)
-        add("GET", f"{one}/history", self.history, FeedHistoryReply, "Runs per hour, newest articles.")
-        add("GET", "/api/worker", self.worker, FeedWorkerReply, "Whether a worker runs (S12).")
+        for method, path, role, handler, reply, summary, body in writes:
+            web.route(method, path, role=role, summary=summary, body=body, response=reply)(handler)
 
     async def list(self, request: RouteRequest) -> list[FeedReply]:
-        query: FeedsQuery = request.query
-        await self._feeds.store.prepare()
-        after = "" if query.after is None else str(query.after)
-        found = await self._feeds.store.find(
-            after=after, limit=query.limit, status=query.status, text=query.text
-        )
+        found = await self._actions.find(request.query, request.query.limit)
         return [self._reply(request, feed) for feed in found]
 
     async def create(self, request: RouteRequest) -> FeedReply:
-        body: NewFeedBody = request.body
-        feed = await self._actions.add(
-            request, body.url, body.title, body.refresh_interval, _text_id(body.user_id)
-        )
-        return self._reply(request, feed)
+        return self._reply(request, await self._actions.add(request))
 
     async def get(self, request: RouteRequest) -> FeedReply:
         return self._reply(request, await self._actions.load(request))
 
     async def change(self, request: RouteRequest) -> FeedReply:
-        feed, body = await self._actions.load(request), request.body
-        values = {
-            name: value for name in body.__struct_fields__ if (value := getattr(body, name)) is not UNSET
-        }
+        feed = await self._actions.load(request)
+        given = msgspec.structs.asdict(request.body).items()
+        values = {name: value for name, value in given if value is not UNSET}
         return self._reply(request, await self._actions.change(feed, **values) if values else feed)
 
     async def delete(self, request: RouteRequest) -> None:
@@ -305,67 +252,55 @@ class FeedRoutes:
 
     async def pause(self, request: RouteRequest) -> FeedReply:
         await self._feeds.schedules.pause(await self._actions.load(request), request.body.reason)
-        return self._reply(request, await self._actions.load(request))
+        return await self.get(request)
 
     async def resume(self, request: RouteRequest) -> FeedReply:
         await self._feeds.schedules.resume(await self._actions.load(request))
-        return self._reply(request, await self._actions.load(request))
+        return await self.get(request)
 
     async def history(self, request: RouteRequest) -> FeedHistoryReply:
         feed = await self._actions.load(request)
+        hours = await self._feeds.history.hours(self._feeds.now(), feed.id)
         return FeedHistoryReply(
-            hours=await self._feeds.history.hours(self._feeds.now(), feed.id),
-            articles=await self._feeds.articles.find(feed.id, MAX_ARTICLES_LISTED),
+            hours=hours, articles=await self._feeds.articles.find(feed.id, MAX_ARTICLES_LISTED)
         )
 
     async def export(self, request: RouteRequest) -> TextResponse:
-        return await export_opml(self._feeds, masked=not request.user.role.may(Role.ADMIN))
+        await self._feeds.store.prepare()
+        found: list[Feed] = []
+        while page := await self._feeds.store.find(
+            after=found[-1].id if found else "", limit=MAX_FEEDS_PER_PAGE
+        ):
+            found += page
+        if not request.user.role.may(Role.ADMIN):
+            found = [msgspec.structs.replace(feed, url=mask_url(feed.url)) for feed in found]
+        headers = {"content-disposition": 'attachment; filename="feeds.opml"'}
+        return TextResponse(format_opml(found), "text/x-opml; charset=utf-8", headers=headers)
 
     async def import_opml(self, request: RouteRequest) -> OpmlImportReply:
-        body: OpmlBody = request.body
-        return await self._actions.import_opml(body.opml, body.refresh_interval, _text_id(body.user_id))
+        return await self._actions.import_opml(request.body)
 
     async def progress(self, request: RouteRequest) -> ImportProgress:
         return await self._actions.import_progress(request.path["id"])
 
     async def worker(self, _: RouteRequest) -> FeedWorkerReply:
-        running = [
-            worker for worker in await self._feeds.app.inspect.workers() if self._feeds.queue in worker.queues
-        ]
-        return FeedWorkerReply(
-            status="running" if running else "stopped", concurrency=self._feeds.settings.concurrency
-        )
+        workers = await self._feeds.app.inspect.workers()
+        running = any(self._feeds.queue in worker.queues for worker in workers)
+        concurrency = self._feeds.settings.concurrency
+        return FeedWorkerReply(status="running" if running else "stopped", concurrency=concurrency)
 
     def _reply(self, request: RouteRequest, feed: Feed) -> FeedReply:
-        return build_feed_reply(feed, self._feeds.now(), masked=not request.user.role.may(Role.ADMIN))
-
-    def _add(
-        self,
-        method: HttpMethod,
-        path: str,
-        handler: RouteHandler,
-        response: Any,
-        summary: str,
-        *,
-        role: Role = Role.VIEWER,
-        body: Any = None,
-        query: Any = None,
-    ) -> None:
-        self._feeds.app.web.route(
-            method, path, role=role, summary=summary, body=body, query=query, response=response
-        )(handler)
+        """Returns a feed for a response. Query values of its URL are for admins only."""
+        state, due = feed.state, feed.next_run(self._feeds.now())
+        values: dict[str, Any] = msgspec.structs.asdict(feed) | msgspec.structs.asdict(state)
+        values |= {
+            "url": feed.url if request.user.role.may(Role.ADMIN) else mask_url(feed.url),
+            "last_fetched": _moment(feed.last_fetched),
+            "next_at": None if state.paused else _moment(due.at),
+            "next_reason": "paused" if state.paused else due.reason.value,
+        }
+        return FeedReply(**{name: values[name] for name in FeedReply.__struct_fields__})
 
 
-def _text_id(value: UUID | None) -> str | None:
-    return None if value is None else str(value)
-
-
-async def export_opml(feeds: Feeds, *, masked: bool) -> TextResponse:
-    await feeds.store.prepare()
-    found: list[Feed] = []
-    while page := await feeds.store.find(after=found[-1].id if found else "", limit=MAX_FEEDS_PER_PAGE):
-        found += page
-    if masked:
-        found = [msgspec.structs.replace(feed, url=mask_url(feed.url)) for feed in found]
-    headers = {"content-disposition": 'attachment; filename="feeds.opml"'}
-    return TextResponse(format_opml(found), "text/x-opml; charset=utf-8", headers=headers)
+def _moment(wall: float | None) -> datetime | None:
+    return None if wall is None else datetime.fromtimestamp(wall, UTC)

@@ -31,7 +31,7 @@ from tidemill_apps.feeds.addresses import InvalidFeedUrl, parse_feed_url
 from tidemill_apps.feeds.article_store import ArticleStore
 from tidemill_apps.feeds.due_times import DAY_SECONDS
 from tidemill_apps.feeds.feed_schedules import FeedSchedules, FeedSnapshot, feed_unique
-from tidemill_apps.feeds.feed_store import FRESH_STATE, Feed, FeedStore, NewFeed
+from tidemill_apps.feeds.feed_store import Feed, FeedStore, NewFeed
 from tidemill_apps.feeds.fetcher import Fetcher
 from tidemill_apps.feeds.history import FeedHistory
 from tidemill_apps.feeds.parser_process import FeedParser
@@ -112,8 +112,7 @@ class Feeds:
         await self.store.change(feed.id, **values)
         changed = replace(feed, **values)
         if changed.url != feed.url:
-            await self.store.set_state(changed, **{**FRESH_STATE, "url": changed.url, "next_at": None})
-            await self.refresh(await self._reload(changed))
+            await self.refresh(changed)
         await self.schedules.schedule([await self._reload(changed)])
         return await self._reload(changed)
 

@@ -74,6 +74,7 @@ def compare(entries: Sequence[ShadowEntry], interval_minutes: int) -> ShadowRepo
         differences += _differences(runs, interval)
     missed = [entry for entry in entries if entry.started_at is None]
     late = [lag for lag in lags if lag >= MISSED_INTERVALS * interval]
+    longest = max(differences, key=abs, default=0.0)
     failed = sum(entry.status == "failed" for entry in entries)
     return ShadowReport(
         feeds=len(by_feed),
@@ -85,7 +86,7 @@ def compare(entries: Sequence[ShadowEntry], interval_minutes: int) -> ShadowRepo
         median_lag=round(median(lags), 3) if lags else 0.0,
         longest_lag=round(max(lags, default=0.0), 3),
         median_difference=round(median(differences), 3) if differences else 0.0,
-        longest_difference=round(max(differences, key=abs, default=0.0), 3),
+        longest_difference=round(longest, 3),
     )
 
 

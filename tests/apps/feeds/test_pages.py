@@ -18,7 +18,8 @@ from tidemill_apps.feeds.due_times import DelayReason
 
 pytestmark = pytest.mark.timeout(60)
 FOLDER = Path(service.__file__).parent
-HOSTILE = """<?xml version="1.0"?><rss version="2.0"><channel><title>&lt;script&gt;alert(1)&lt;/script&gt;</title>
+HOSTILE = """<?xml version="1.0"?><rss version="2.0"><channel>
+<title>&lt;script&gt;alert(1)&lt;/script&gt;</title>
 <item><title>&lt;img src=x onerror=alert(2)&gt;</title><link>javascript:alert(3)</link><guid>1</guid>
 <description>&lt;b&gt;bold&lt;/b&gt;&lt;script&gt;alert(4)&lt;/script&gt;</description></item></channel></rss>"""
 
@@ -31,7 +32,7 @@ async def site(tmp_path: Path) -> AsyncIterator[FeedSite]:
 
 async def test_a_feed_is_added_changed_and_deleted_by_forms(site: FeedSite) -> None:
     assert "No feeds here" in (await site.page("/feeds")).text
-    form = urlencode({"url": site.bench.server.url("/feed"), "title": "潮汐", "refresh_interval": "30"})
+    form = urlencode({"url": site.bench.server.url("/feed"), "title": "潮汐", "refreshInterval": "30"})
     added = await site.press("/feeds/add", form)
     assert added.status == 303
     path = added.headers["location"]
@@ -39,7 +40,7 @@ async def test_a_feed_is_added_changed_and_deleted_by_forms(site: FeedSite) -> N
     assert "潮汐" in shown
     assert "new feed" in shown
     assert "新订阅源" in (await site.page(path, "zh")).text
-    changed = urlencode({"url": site.bench.server.url("/feed"), "title": "新", "refresh_interval": "90"})
+    changed = urlencode({"url": site.bench.server.url("/feed"), "title": "新", "refreshInterval": "90"})
     assert (await site.press(f"{path}/save", changed)).status == 303
     [feed] = await site.bench.feeds.store.find()
     assert (feed.title, feed.refresh_interval) == ("新", 90)

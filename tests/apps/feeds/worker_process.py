@@ -9,6 +9,8 @@ import sys
 from contextlib import suppress
 from importlib import import_module
 
+import msgspec
+
 from tidemill import Tidemill
 from tidemill_apps.feeds.service import Feeds
 from tidemill_apps.feeds.settings import FeedsSettings
@@ -16,10 +18,7 @@ from tidemill_apps.feeds.settings import FeedsSettings
 
 def work(name: str, jobs: str, database: str, settings: str) -> None:
     app = Tidemill(jobs)
-    given = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in json.loads(settings).items()
-    }
-    Feeds(app, FeedsSettings(database_url=database, **given))
+    Feeds(app, msgspec.convert({"database_url": database, **json.loads(settings)}, FeedsSettings))
     app.run_worker(id=name, lease=2.0, reclaim_every=0.5)
 
 
