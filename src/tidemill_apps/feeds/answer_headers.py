@@ -11,8 +11,8 @@ MAX_WAIT_SECONDS = 366 * 86_400.0
 """Longer waits are cut to this, so that no number of a server overflows a date."""
 _EPOCH_FROM = 1_000_000_000.0
 """A reset at or above this number is a time since 1970; a smaller one is a number of seconds."""
-_NUMBER = re.compile(r"\d{1,15}(\.\d{0,9})?")
-_MAX_AGE = re.compile(r"(?:^|,)\s*max-age\s*=\s*\"?(\d{1,15})\"?\s*(?=,|$)", re.IGNORECASE)
+_NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{0,9})?")
+_MAX_AGE = re.compile(r"(?:^|,)\s*max-age\s*=\s*\"?([0-9]{1,15})\"?\s*(?=,|$)", re.IGNORECASE)
 _UNCACHED = re.compile(r"(?:^|,)\s*(?:no-cache|no-store)\s*(?=,|$)", re.IGNORECASE)
 _TOO_MANY_REQUESTS = 429
 

@@ -43,7 +43,7 @@ def plan_changes(known: Sequence[KnownArticle], entries: Sequence[FeedEntry]) ->
     Pass all stored articles of the feed. An entry is matched by guid, then by URL, then by digest. A guid,
     URL or digest that several entries or several articles have identifies none of them. Entries that repeat
     another one in everything are left out."""
-    distinct = list({_identity(entry): entry for entry in reversed(entries)}.values())[::-1]
+    distinct = list({_identity(entry): entry for entry in entries}.values())
     matches = _match(known, distinct)
     new, updated, unchanged = [], [], []
     for entry in distinct:

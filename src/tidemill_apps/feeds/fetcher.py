@@ -14,6 +14,7 @@ from urllib.parse import urljoin
 import aiohttp
 import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.http_exceptions import ContentEncodingError
 from yarl import URL
 
 from tidemill import AllowedAddresses
@@ -296,6 +297,8 @@ def _fetch_error(error: Exception, target: FeedAddress) -> FetchError:
         case aiohttp.ClientConnectorError():
             reason = error.os_error.strerror or type(error.os_error).__name__
             return FetchError(FetchErrorKind.CONNECT, f"there is no connection to {where}; {reason}")
+        case aiohttp.ClientPayloadError(__cause__=ContentEncodingError()):
+            return FetchError(FetchErrorKind.PROTOCOL, "the body is not compressed as its header says")
         case aiohttp.ClientPayloadError():
             return FetchError(FetchErrorKind.RESET, f"{where} ended the body before its announced end")
         case aiohttp.ServerDisconnectedError() | OSError():

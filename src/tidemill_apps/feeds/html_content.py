@@ -73,14 +73,14 @@ def find_feed_links(page: str, url: str) -> list[FeedLink]:
     reader = _LinkReader(url)
     reader.feed(page)
     reader.close()
-    return list({link.url: link for link in reversed(reader.links)}.values())[::-1]
+    return list(reader.links.values())
 
 
 class _LinkReader(HTMLParser):
     def __init__(self, url: str) -> None:
         super().__init__()
         self._base = url
-        self.links: list[FeedLink] = []
+        self.links: dict[str, FeedLink] = {}
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         attributes = {name: value or "" for name, value in attrs}
@@ -90,4 +90,4 @@ class _LinkReader(HTMLParser):
         is_feed = "alternate" in attributes.get("rel", "").lower().split() and content_type in FEED_TYPES
         if tag == "link" and is_feed and (url := http_url(attributes.get("href"), self._base)):
             title = " ".join(attributes.get("title", "").split())
-            self.links.append(FeedLink(url=url, title=title, content_type=content_type))
+            self.links.setdefault(url, FeedLink(url=url, title=title, content_type=content_type))
