@@ -18,6 +18,7 @@ from tests.web.asgi_client import HOST, ClientResponse, send_handshake, send_req
 from tests.web.populated_store import PopulatedStore
 from tidemill.auth.sessions import csrf_token
 from tidemill.errors import ConfigurationError
+from tidemill.http_routes.files import File, Upload
 from tidemill.http_routes.routes import EventStream, Role, Route, StreamEvent, TextResponse
 from tidemill.web.asgi import Dashboard
 from tidemill.web.request import RouteRequest
@@ -108,6 +109,15 @@ async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     world.app.web.route(
         "GET", "/api/songs/follow", role=Role.OPERATOR, summary="Hear.", response=EventStream
     )(_follow)
+    (tmp_path / "song.mp3").write_bytes(b"la")
+
+    @world.app.web.route("GET", "/api/songs/file", role=Role.OPERATOR, summary="Get.", response=File)
+    async def get_file(_: RouteRequest) -> File:
+        return File("song.mp3", folder=tmp_path)
+
+    world.app.web.route(
+        "PUT", "/api/songs/file", role=Role.OPERATOR, summary="Put.", body=Upload(max_bytes=100)
+    )(_put_file)
     world.app.web.page("/songs", title="Songs", role=Role.ADMIN)(_songs)
     async with world.app:
         yield await Place(world, Dashboard(world.app), tmp_path / "world.db").populate()
@@ -122,6 +132,10 @@ async def _follow(_: RouteRequest) -> EventStream:
         yield StreamEvent("note", "la")
 
     return EventStream(notes())
+
+
+async def _put_file(request: RouteRequest) -> dict[str, int]:
+    return {"bytes": sum([len(chunk) async for chunk in request.body])}
 
 
 async def _songs(_: RouteRequest) -> TextResponse:

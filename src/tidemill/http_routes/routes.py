@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from tidemill.errors import ConfigurationError
+from tidemill.http_routes.files import Upload
 from tidemill.http_routes.problems import ProblemFormatter
 
 
@@ -123,9 +124,9 @@ class Route:
 
     - `role`: the lowest role that may use the route. It has no default, so that no route is public by
       mistake
-    - `body`: the type of the request body: JSON in the API, a form on pages
+    - `body`: the type of the request body: JSON in the API, a form on pages; or an `Upload`, for a file
     - `query`: the struct of the query parameters
-    - `response`: the type of the response; `EventStream` for a stream
+    - `response`: the type of the response; `EventStream` for a stream, `File` for a file
     - `status`: the HTTP status of a successful response
     - `audited`: True if the audit log records a write, or a function that takes the body and returns True or
       False. Use False for a write that changes nothing (a plan) or writes its own audit entry (a sign-in)
@@ -158,6 +159,11 @@ class Route:
             raise ConfigurationError(
                 f"role: must be a Role of {self.method} {self.path}, is {self.role!r}; there are "
                 f"{', '.join(Role)}"
+            )
+        if isinstance(self.body, Upload) and (not self.writes or self.role is Role.PUBLIC):
+            raise ConfigurationError(
+                f"body: of {self.method} {self.path} must not be an Upload; give it POST or PUT, and a role "
+                "above public, because large bodies are not read for strangers"
             )
 
     @property

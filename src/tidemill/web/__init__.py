@@ -7,6 +7,7 @@ handler and sends the response. An error becomes a problem document, or an error
 
 from __future__ import annotations
 
+from tidemill.http_routes.files import File, ObjectStore, Upload, UploadStream
 from tidemill.http_routes.problems import HTTPError, Problem
 from tidemill.http_routes.routes import (
     EventStream,
@@ -22,7 +23,9 @@ from tidemill.web.request import RouteRequest
 
 __all__ = [
     "EventStream",
+    "File",
     "HTTPError",
+    "ObjectStore",
     "PageResponse",
     "Problem",
     "Redirect",
@@ -30,6 +33,8 @@ __all__ = [
     "RouteRequest",
     "StreamEvent",
     "TextResponse",
+    "Upload",
+    "UploadStream",
     "User",
     "dashboard",
 ]

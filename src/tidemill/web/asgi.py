@@ -24,10 +24,12 @@ from starlette.staticfiles import StaticFiles
 
 from tidemill.app import Tidemill
 from tidemill.errors import ConfigurationError
+from tidemill.http_routes.files import File
 from tidemill.http_routes.problems import HTTPError, ProblemFormatter, problem_from_error, reason_phrase
 from tidemill.http_routes.routes import ANONYMOUS, EventStream, PageResponse, Role, Route, User
 from tidemill.web import api, pages
 from tidemill.web.authentication import Authenticator, AuthHook
+from tidemill.web.file_response import build_file_response
 from tidemill.web.i18n import request_language
 from tidemill.web.live_views import LiveViews
 from tidemill.web.redacted_inspector import RedactedInspector
@@ -178,6 +180,8 @@ class Dashboard:
                 return self._stream_response(request, route, route_request, result)
             if route.is_audited(route_request.body):
                 await self.authenticator.record(request, route, route_request, route.audit_details(result))
+            if isinstance(result, File):
+                return await build_file_response(request, result)
             return build_response(self._renderer, request, route, route_request, result)
         except Exception as error:  # noqa: BLE001 - every error becomes a problem document
             return self._refuse(request, error, route.problem)

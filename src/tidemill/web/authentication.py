@@ -20,6 +20,7 @@ from tidemill.auth.sessions import csrf_token
 from tidemill.auth.tokens import LAST_USED_RESOLUTION_SECONDS
 from tidemill.core.redaction import CUT_MARK
 from tidemill.errors import TidemillError
+from tidemill.http_routes.files import UploadStream
 from tidemill.http_routes.problems import HTTPError
 from tidemill.http_routes.routes import ANONYMOUS, Role, Route, User
 from tidemill.web import request_checks
@@ -287,6 +288,8 @@ class Authenticator:
         Leaves out payloads, because only their tasks know which fields are secret. Leaves out the body if a
         path parameter names a secret, such as `password`. A short message replaces a body over 64 KiB."""
         redactor = self._inspect.redactor
+        if isinstance(route_request.body, UploadStream):
+            return {**_upload_details(route_request.body), **route_request.path}
         if not isinstance(route_request.body, msgspec.Struct) or any(
             map(redactor.hides_name, route_request.path.values())
         ):
@@ -295,6 +298,11 @@ class Authenticator:
         if len(msgspec.json.encode(body)) > _MAX_AUDITED_BODY_BYTES:
             return {"body": CUT_MARK, **route_request.path}
         return {**redactor.value(body), **route_request.path}
+
+
+def _upload_details(upload: UploadStream) -> dict[str, Any]:
+    named = {} if upload.filename is None else {"filename": upload.filename}
+    return {**named, "media_type": upload.media_type, "bytes": upload.received}
 
 
 def _without_payloads(body: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 Every connection is an open file. The worker in the same process needs files too; if no file is free, its jobs
 fail. At the limit, a new connection replaces the connection that has waited longest for a complete request. A
-connection with a complete request is never aborted."""
+connection with a complete request is never aborted, nor is an upload that a handler reads, unless its client
+stops sending."""
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ import math
 from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from tidemill.web.uploads import UPLOAD_WAIT_KEY
 
 MAX_HEAD_SECONDS = 10.0
 """From the connection, or from the last response, to the end of the next request's headers."""
@@ -73,7 +76,8 @@ class ConnectionLimiter:
     def evict_oldest(self, newest: Any) -> None:
         if len(newest.connections) <= self.max_connections:
             return
-        victim = next(iter(self._waiting), newest)
+        waiting = (connection for connection in self._waiting if not _is_uploading(connection))
+        victim = next(waiting, newest)
         self.untrack(victim)
         victim.connections.discard(victim)
         victim.transport.abort()
@@ -81,11 +85,12 @@ class ConnectionLimiter:
 
     def close_late(self, now: float) -> None:
         """Aborts connections that did not send a complete request in time: headers within 10 seconds, the
-        body within 60. `now` is the time of the event loop in seconds."""
+        body within 60. An upload may take longer, but its client must not stop sending for 60 seconds. `now`
+        is the time of the event loop in seconds."""
         late = [
             connection
             for connection, since in self._waiting.items()
-            if now - since >= _request_timeout(connection)
+            if now - _waiting_since(connection, since) >= _request_timeout(connection)
         ]
         for connection in late:
             self.untrack(connection)
@@ -136,6 +141,19 @@ def _is_answered(connection: Any) -> bool:
 
 def _has_whole_request(connection: Any) -> bool:
     return not _is_answered(connection) and not connection.cycle.more_body
+
+
+def _is_uploading(connection: Any) -> bool:
+    return not _is_answered(connection) and UPLOAD_WAIT_KEY in connection.cycle.scope["state"]
+
+
+def _waiting_since(connection: Any, since: float) -> float:
+    """Returns since when the connection has waited for its client. For an upload, this is the time since its
+    handler waits for the next bytes."""
+    if not _is_uploading(connection):
+        return since
+    waiting_since: float = connection.cycle.scope["state"][UPLOAD_WAIT_KEY]
+    return waiting_since
 
 
 def _request_timeout(connection: Any) -> float:

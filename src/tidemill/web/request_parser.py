@@ -14,9 +14,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidemill.core.validation import format_bytes, is_storable
+from tidemill.http_routes.files import Upload
 from tidemill.http_routes.problems import HTTPError, problem_from_error
 from tidemill.http_routes.routes import Role, Route
 from tidemill.tasks.annotations import find_choices
+from tidemill.web.uploads import open_upload
 
 MAX_BODY_BYTES = 10 * 1024 * 1024
 MAX_PUBLIC_BODY_BYTES = 16 * 1024
@@ -40,6 +42,8 @@ def read_query(route: Route, request: Request) -> Any:
 async def read_body(route: Route, request: Request) -> Any:
     if route.body is None:
         return None
+    if isinstance(route.body, Upload):
+        return open_upload(route.body, request, content_type(request))
     max_bytes = MAX_PUBLIC_BODY_BYTES if route.role is Role.PUBLIC else MAX_BODY_BYTES
     body, kind = await raw_body(request, max_bytes), content_type(request)
     if not body.strip() and route.method == "POST" and route.path.startswith("/api/"):

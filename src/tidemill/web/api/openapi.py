@@ -11,6 +11,7 @@ from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
+from tidemill.http_routes.files import File, Upload
 from tidemill.http_routes.problems import Problem, reason_phrase
 from tidemill.http_routes.routes import EventStream, Role, Route
 from tidemill.web.request import RouteRequest
@@ -124,8 +125,8 @@ class _OpenAPISchemas:
         named = [
             kind
             for route in routes
-            for kind in (route.body, _response_type(route.response))
-            if kind is not None
+            for kind in (route.body, route.response)
+            if kind is not None and not _is_streamed(kind)
         ]
         queries = [field.type for route in routes if route.query for field in _query_fields(route.query)]
         kinds = [*named, *map(_without_none, queries), Problem]
@@ -149,8 +150,9 @@ def _type_key(kind: Any) -> str:
     return f"{kind!r} {getattr(kind, '__metadata__', '')}"
 
 
-def _response_type(response: Any) -> Any:
-    return None if response is EventStream else response
+def _is_streamed(kind: Any) -> bool:
+    """True if a body or a response is a stream of bytes or events, which has no JSON schema."""
+    return kind in (EventStream, File) or isinstance(kind, Upload)
 
 
 def _operation(route: Route, schemas: _OpenAPISchemas) -> dict[str, Any]:
@@ -170,13 +172,19 @@ def _operation(route: Route, schemas: _OpenAPISchemas) -> dict[str, Any]:
         operation["description"] = _WEBSOCKET_DESCRIPTION
     if route.role is Role.PUBLIC:
         operation["security"] = []
-    if route.body is not None:
+    if isinstance(route.body, Upload):
+        kinds = route.body.media_types or ("*/*",)
+        operation["requestBody"] = {"required": True, "content": dict.fromkeys(kinds, _BINARY_SCHEMA)}
+    elif route.body is not None:
         required = route.method != "POST" or not accepts_empty_body(route.body)
         operation["requestBody"] = {
             "required": required,
             "content": {JSON_TYPE: {"schema": schemas[route.body]}},
         }
     return operation
+
+
+_BINARY_SCHEMA = {"schema": {"type": "string", "format": "binary"}}
 
 
 def _operation_id(route: Route) -> str:
@@ -231,11 +239,20 @@ def _without_none(kind: Any) -> Any:
 
 def _responses(route: Route, schemas: _OpenAPISchemas) -> dict[str, Any]:
     responses: dict[str, Any] = {str(int(route.status)): _success_response(route, schemas)}
+    if route.response is File:
+        responses |= {str(int(status)): {"description": text} for status, text in _FILE_STATUSES.items()}
     if route.role is not Role.PUBLIC:
         responses |= {
             str(int(status)): _failure_response(route, status) for status in _failure_statuses(route)
         }
     return responses | {"default": _failure_response(route, None)}
+
+
+_FILE_STATUSES = {
+    HTTPStatus.PARTIAL_CONTENT: "The bytes that `Range` requests.",
+    HTTPStatus.NOT_MODIFIED: "The client has the current version.",
+    HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE: "The file has no byte of the requested range.",
+}
 
 
 def _failure_response(route: Route, status: HTTPStatus | None) -> dict[str, Any]:
@@ -250,7 +267,7 @@ def _status_description(status: HTTPStatus | None) -> str:
 
 def _failure_statuses(route: Route) -> list[HTTPStatus]:
     statuses = list(_COMMON_STATUSES)
-    if route.parameters or route.query is not None:
+    if route.parameters or route.query is not None or route.response is File:
         statuses.append(HTTPStatus.NOT_FOUND)
     if route.query is not None or route.body is not None:
         statuses.append(HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -266,6 +283,8 @@ def _success_response(route: Route, schemas: _OpenAPISchemas) -> dict[str, Any]:
             "description": reason_phrase(status),
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
         }
+    if route.response is File:
+        return {"description": reason_phrase(status), "content": {"*/*": _BINARY_SCHEMA}}
     if route.response is not None:
         return {
             "description": reason_phrase(status),

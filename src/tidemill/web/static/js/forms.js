@@ -1,4 +1,4 @@
-// Forms: adds the CSRF token, asks for confirmation, and selects rows.
+// Forms: adds the CSRF token, asks for confirmation, uploads files, and selects rows.
 const dialog = document.getElementById("confirm");
 
 function addCsrfToken(form) {
@@ -31,6 +31,26 @@ function askForConfirmation(form, submitter) {
   dialog.showModal();
 }
 
+// A form with `data-upload` sends its file as the body, which the server streams, and then opens that path.
+async function sendFile(form) {
+  const [file] = form.querySelector('input[type="file"]').files;
+  const failure = form.querySelector('[role="alert"]');
+  const response = await fetch(form.action, {
+    method: "POST",
+    redirect: "manual",
+    headers: {
+      accept: "application/json",
+      "content-type": file.type || "application/octet-stream",
+      "content-disposition": `attachment; filename*=UTF-8''${encodeURIComponent(file.name)}`,
+      "x-csrf": document.querySelector('meta[name="csrf"]').content,
+    },
+    body: file,
+  });
+  if (response.ok || response.type === "opaqueredirect") location.assign(form.dataset.upload);
+  else failure.textContent = (await response.json()).detail;
+  failure.hidden = response.ok || response.type === "opaqueredirect";
+}
+
 document.addEventListener("submit", (event) => {
   const form = event.target;
   const question = event.submitter?.dataset.confirm ?? form.dataset.confirm;
@@ -40,6 +60,11 @@ document.addEventListener("submit", (event) => {
     return;
   }
   delete form.dataset.confirmed;
+  if ("upload" in form.dataset) {
+    event.preventDefault();
+    sendFile(form);
+    return;
+  }
   addCsrfToken(form);
 });
 
