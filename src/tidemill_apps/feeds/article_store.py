@@ -12,8 +12,8 @@ import nh3
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tidemill_apps.common.column_types import upsert_row
 from tidemill_apps.common.database import slice_items
+from tidemill_apps.common.database_types import upsert_row
 from tidemill_apps.feeds.documents import FeedEntry
 from tidemill_apps.feeds.entries import KnownArticle, plan_changes
 from tidemill_apps.feeds.feed_store import FeedStore

@@ -29,7 +29,7 @@ class DelayReason(StrEnum):
 
     NEW = "new"
     INTERVAL = "interval"
-    RETRY_AFTER = "retry_after"
+    SERVER_WAIT = "retry_after"
     MAX_AGE = "max_age"
     TTL = "ttl"
     FAILURES = "failures"
@@ -56,9 +56,9 @@ def next_after_success(now: float, interval: float, hints: WaitHints) -> NextRun
     server's wishes decides; a wish counts for 24 hours at most. `interval` is in seconds."""
     waits = [
         (interval, DelayReason.INTERVAL),
-        (_capped(hints.retry_after), DelayReason.RETRY_AFTER),
-        (_capped(hints.max_age), DelayReason.MAX_AGE),
-        (_capped(hints.ttl), DelayReason.TTL),
+        (_limit_wait(hints.retry_after), DelayReason.SERVER_WAIT),
+        (_limit_wait(hints.max_age), DelayReason.MAX_AGE),
+        (_limit_wait(hints.ttl), DelayReason.TTL),
     ]
     seconds, reason = max(waits, key=lambda wait: wait[0])
     return NextRun(now + seconds, reason)
@@ -72,9 +72,9 @@ def next_after_failure(
     if gone:
         return NextRun(now + max(interval, GONE_DELAY_SECONDS), DelayReason.GONE)
     longer = max(interval, min(interval * 2.0 ** min(failures - 1, 20), MAX_DELAY_SECONDS))
-    wished = _capped(retry_after)
+    wished = _limit_wait(retry_after)
     if wished > longer:
-        return NextRun(now + wished, DelayReason.RETRY_AFTER)
+        return NextRun(now + wished, DelayReason.SERVER_WAIT)
     return NextRun(now + longer, DelayReason.FAILURES if longer > interval else DelayReason.INTERVAL)
 
 
@@ -89,7 +89,7 @@ def is_overdue(last_fetched: float | None, interval: float, now: float) -> bool:
     return last_fetched is not None and now - last_fetched > OVERDUE_INTERVALS * interval
 
 
-def _capped(seconds: float | None) -> float:
+def _limit_wait(seconds: float | None) -> float:
     return min(max(seconds or 0.0, 0.0), MAX_DELAY_SECONDS)
 
 
@@ -102,7 +102,7 @@ def site_wait(retry_after: float | None, headers: Mapping[str, str], now: float)
         except ValueError:
             return None
         retry_after = reset - now if reset > MIN_UNIX_TIME_SECONDS else reset
-    return _capped(retry_after)
+    return _limit_wait(retry_after)
 
 
 class RedirectRecord(msgspec.Struct, frozen=True):

@@ -12,8 +12,8 @@ from msgspec.structs import asdict, replace
 from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tidemill_apps.common.column_types import upsert_row
 from tidemill_apps.common.database import Database, explain_refused_rows, slice_items
+from tidemill_apps.common.database_types import upsert_row
 from tidemill_apps.feeds.due_times import MINUTE_SECONDS, DelayReason, NextRun, RedirectRecord, first_run
 from tidemill_apps.feeds.tables import FeedTables, create_tables, describe_tables
 
@@ -24,7 +24,7 @@ class FeedState(msgspec.Struct, frozen=True, kw_only=True):
     - `url`: the URL that the validators, the digest, the failures and the redirect belong to.
     - `closed_until`: the wall time before which nothing fetches the feed, also not by hand.
     - `interval`: the minutes with which the feed was last scheduled.
-    - `failures`: final failures in a row; `succeeded` and `failed` count all runs."""
+    - `failures`: final failures in a row; `successes` and `failed` count all runs."""
 
     url: str = ""
     etag: str | None = None
@@ -36,7 +36,7 @@ class FeedState(msgspec.Struct, frozen=True, kw_only=True):
     interval: int | None = None
     failures: int = 0
     failing_since: float | None = None
-    succeeded: int = 0
+    successes: int = 0
     failed: int = 0
     timed_out: bool = False
     gone: bool = False
@@ -56,7 +56,7 @@ class FeedState(msgspec.Struct, frozen=True, kw_only=True):
         """Returns the state if it belongs to `url`. Otherwise only counts, pause and import are kept."""
         if self.url == url:
             return self
-        kept = {name: getattr(self, name) for name in ("succeeded", "failed", "paused", "import_id")}
+        kept = {name: getattr(self, name) for name in ("successes", "failed", "paused", "import_id")}
         return FeedState(url=url, **kept)
 
     def scheduled(self, interval: int, next_run: NextRun) -> FeedState:
@@ -101,7 +101,7 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
             return NextRun(state.next_at, DelayReason(state.next_reason))
         due = first_run(self.last_fetched, self.interval_seconds, now)
         if (state.closed_until or 0.0) > due.at:
-            return NextRun(state.closed_until or 0.0, DelayReason.RETRY_AFTER)
+            return NextRun(state.closed_until or 0.0, DelayReason.SERVER_WAIT)
         return due
 
 
@@ -169,7 +169,7 @@ class FeedStore:
         """Returns the number of feeds by status: `success`, `failed`, and `new` for none yet. `import_id`
         selects the feeds of one OPML import."""
         status = func.coalesce(self.tables.feeds.c.last_fetch_status, "new")
-        query = select(status, func.count()).select_from(self._joined()).group_by(status)
+        query = select(status, func.count()).select_from(self._with_states()).group_by(status)
         if import_id is not None:
             query = query.where(self.tables.states.c.import_id == import_id)
         async with self.database.reading() as connection:
@@ -227,7 +227,7 @@ class FeedStore:
                 found += await self._read(connection, self.tables.feeds.c.id.in_(some))
         return found
 
-    def _joined(self) -> Any:
+    def _with_states(self) -> Any:
         feeds, states = self.tables.feeds, self.tables.states
         return feeds.outerjoin(states, states.c.feed_id == feeds.c.id)
 
@@ -237,7 +237,7 @@ class FeedStore:
         feeds, states = self.tables.feeds, self.tables.states
         names = [name for name in Feed.__struct_fields__ if name != "state"]
         labels = [states.c[name].label(f"state_{name}") for name in FeedState.__struct_fields__]
-        query = select(*(feeds.c[name] for name in names), *labels).select_from(self._joined())
+        query = select(*(feeds.c[name] for name in names), *labels).select_from(self._with_states())
         query = query.where(*conditions).order_by(feeds.c.id).limit(limit)
         return [_read_feed(row, names) for row in (await connection.execute(query)).mappings()]
 

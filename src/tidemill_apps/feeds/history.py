@@ -6,7 +6,7 @@ import msgspec
 from sqlalchemy import case, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tidemill_apps.common.column_types import upsert_row
+from tidemill_apps.common.database_types import upsert_row
 from tidemill_apps.feeds.due_times import MINUTE_SECONDS, ConnectionCounts
 from tidemill_apps.feeds.feed_store import FeedStore
 
@@ -19,7 +19,7 @@ class HourCounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     sum of their durations."""
 
     hour: int
-    succeeded: int
+    successes: int
     failed: int
     articles: int
     seconds: float
@@ -37,7 +37,7 @@ class FeedHistory:
         feed_id: str,
         now: float,
         *,
-        succeeded: bool,
+        success: bool,
         articles: int,
         seconds: float,
     ) -> None:
@@ -46,18 +46,18 @@ class FeedHistory:
         row = {
             "feed_id": feed_id,
             "hour": int(now // HOUR_SECONDS) * HOUR_SECONDS,
-            "succeeded": int(succeeded),
-            "failed": int(not succeeded),
+            "successes": int(success),
+            "failed": int(not success),
             "articles": articles,
             "seconds": seconds,
         }
-        added = {name: table.c[name] + row[name] for name in ("succeeded", "failed", "articles", "seconds")}
+        added = {name: table.c[name] + row[name] for name in ("successes", "failed", "articles", "seconds")}
         await upsert_row(connection, table, row, ("feed_id", "hour"), added)
 
     async def hours(self, now: float, feed_id: str | None = None) -> list[HourCounts]:
         """Returns the counts of the last 24 hours, the newest hour first; of all feeds without `feed_id`."""
         columns = self._feeds.tables.hours.c
-        sums = [func.sum(columns[name]) for name in ("succeeded", "failed", "articles", "seconds")]
+        sums = [func.sum(columns[name]) for name in ("successes", "failed", "articles", "seconds")]
         query = select(columns.hour, *sums).where(columns.hour > now - (HISTORY_HOURS + 1) * HOUR_SECONDS)
         if feed_id is not None:
             query = query.where(columns.feed_id == feed_id)
@@ -65,7 +65,7 @@ class FeedHistory:
         async with self._feeds.database.reading() as connection:
             rows = list(await connection.execute(query))
         return [
-            HourCounts(hour=row[0], succeeded=row[1], failed=row[2], articles=row[3], seconds=float(row[4]))
+            HourCounts(hour=row[0], successes=row[1], failed=row[2], articles=row[3], seconds=float(row[4]))
             for row in rows
         ]
 

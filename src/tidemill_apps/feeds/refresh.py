@@ -126,7 +126,7 @@ def _earliest_run(feed: Feed, snapshot: FeedSnapshot, now: float) -> NextRun | N
     a Retry-After."""
     closed = feed.state.for_url(feed.url).closed_until
     if closed is not None and closed > now:
-        return NextRun(closed, DelayReason.RETRY_AFTER)
+        return NextRun(closed, DelayReason.SERVER_WAIT)
     if snapshot.priority == "manual":
         return None
     due = feed.next_run(now)
@@ -139,7 +139,7 @@ class FeedRun:
     def __init__(self, refresh: FeedRefresh, ctx: Context, snapshot: FeedSnapshot, feed: Feed) -> None:
         self._refresh, self._ctx, self._snapshot = refresh, ctx, snapshot
         self._feed, self._began, self._discovered = feed, refresh.now(), False
-        self._tools: FetchTools = ctx.state
+        self._fetch_tools: FetchTools = ctx.state
         self._reserved_site: str | None = refresh.site_of(snapshot.feed_url)
 
     async def refresh(self) -> RefreshResult:
@@ -167,7 +167,7 @@ class FeedRun:
                     if claimed is not None:
                         self._ctx.used(requests=0)
                     await reserve(request.url)
-                answer = await self._tools.fetcher.fetch(request, reserve)
+                answer = await self._fetch_tools.fetcher.fetch(request, reserve)
                 self._raise_if_refused(answer)
         except FetchError as error:
             raise await self._explain(error, site) from None
@@ -203,7 +203,7 @@ class FeedRun:
         if refused.wait is not None:
             until = self._refresh.now() + refused.wait
             state = replace(self._feed.state.for_url(self._feed.url), closed_until=until)
-            next_run = NextRun(until, DelayReason.RETRY_AFTER)
+            next_run = NextRun(until, DelayReason.SERVER_WAIT)
             state = state.scheduled(self._feed.refresh_interval, next_run)
             await self._refresh.feeds.set_state(self._feed, **state.values)
 
@@ -214,9 +214,9 @@ class FeedRun:
         if answer.body is None or _digest(answer.body) == state.digest:
             return None
         try:
-            return await self._tools.parser.parse(answer.body, answer.content_type, answer.url)
+            return await self._fetch_tools.parser.parse(answer.body, answer.content_type, answer.url)
         except UnreadableFeed as error:
-            if state.succeeded or self._discovered or not await self._discover(answer, answer.body):
+            if state.successes or self._discovered or not await self._discover(answer, answer.body):
                 raise FeedFailure(str(error)) from None
             return None
 
@@ -224,7 +224,7 @@ class FeedRun:
         """Gives the feed the first URL that the HTML page names and that no other feed has. Returns False if
         there is none."""
         try:
-            links = await self._tools.parser.find_links(body, answer.content_type, answer.url)
+            links = await self._fetch_tools.parser.find_links(body, answer.content_type, answer.url)
         except UnreadableFeed:
             return False
         for link in links:
@@ -240,7 +240,7 @@ class FeedRun:
         """Stores the outcome of the run in one transaction, and schedules the next run. If the feed was
         deleted, or got another URL, nothing is stored."""
         owner, now, count = self._refresh, self._refresh.now(), 0
-        succeeded = not isinstance(result, FeedFailure)
+        success = not isinstance(result, FeedFailure)
         target = await self._redirect_target(result, now) if isinstance(result, FetchAnswer) else None
         async with owner.feeds.database.transaction() as connection:
             feed = await owner.feeds.load(connection, self._feed.id)
@@ -266,12 +266,12 @@ class FeedRun:
             await owner.feeds.change_row(connection, feed.id, row)
             await owner.feeds.write_state(connection, feed, state.values)
             await owner.history.count_run(
-                connection, feed.id, now, succeeded=succeeded, articles=count, seconds=now - self._began
+                connection, feed.id, now, success=success, articles=count, seconds=now - self._began
             )
         await owner.schedules.put(replace(feed, **row, state=state), next_run)
-        if succeeded:
+        if success:
             self.log("feed refreshed", articleCount=count, delaySeconds=round(next_run.at - now))
-        outcome = "failed" if not succeeded else "unchanged" if document is None else "fetched"
+        outcome = "failed" if not success else "unchanged" if document is None else "fetched"
         return RefreshResult(feed_id=feed.id, article_count=count, outcome=outcome)
 
     async def _redirect_target(self, answer: FetchAnswer, now: float) -> str | None:
@@ -325,7 +325,7 @@ def _after_success(
         digest=kept.digest if answer.body is None else _digest(answer.body),
         failures=0,
         failing_since=None,
-        succeeded=state.succeeded + 1,
+        successes=state.successes + 1,
         timed_out=False,
         gone=False,
         closed_until=_closed_until(answer.retry_after, now),

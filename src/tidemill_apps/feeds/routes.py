@@ -80,7 +80,7 @@ class FeedReply(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     paused: bool
     gone: bool
     failures: int
-    succeeded: int
+    successes: int
     failed: int
 
 
@@ -295,12 +295,12 @@ class FeedRoutes:
         values: dict[str, Any] = msgspec.structs.asdict(feed) | msgspec.structs.asdict(state)
         values |= {
             "url": feed.url if request.user.role.may(Role.ADMIN) else mask_url(feed.url),
-            "last_fetched": _moment(feed.last_fetched),
-            "next_at": None if state.paused else _moment(due.at),
+            "last_fetched": _to_datetime(feed.last_fetched),
+            "next_at": None if state.paused else _to_datetime(due.at),
             "next_reason": "paused" if state.paused else due.reason.value,
         }
         return FeedReply(**{name: values[name] for name in FeedReply.__struct_fields__})
 
 
-def _moment(wall: float | None) -> datetime | None:
+def _to_datetime(wall: float | None) -> datetime | None:
     return None if wall is None else datetime.fromtimestamp(wall, UTC)

@@ -45,8 +45,8 @@ DATABASE_VARIABLE = "FEEDS_DATABASE_URL"
 TASK_TIMEOUT_SECONDS = 900.0
 FIRST_RETRY_SECONDS = 2.0
 DATABASE_RETRY_SECONDS = 15.0
-KEEP_DONE = Retention(age=DAY_SECONDS, count=1000)
-KEEP_FAILED = Retention(age=7 * DAY_SECONDS)
+DONE_RETENTION = Retention(age=DAY_SECONDS, count=1000)
+FAILED_RETENTION = Retention(age=7 * DAY_SECONDS)
 
 
 class InvalidFeed(ValueError):
@@ -138,9 +138,9 @@ class Feeds:
             FEEDS_QUEUE,
             concurrency=settings.concurrency,
             key_concurrency=settings.slow_concurrency,
-            keep_done=KEEP_DONE,
-            keep_failed=KEEP_FAILED,
-            keep_cancelled=KEEP_DONE,
+            keep_done=DONE_RETENTION,
+            keep_failed=FAILED_RETENTION,
+            keep_cancelled=DONE_RETENTION,
         )
         return self.app.pool(
             SITE_POOL,

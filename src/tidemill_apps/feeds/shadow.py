@@ -71,7 +71,7 @@ def compare(entries: Sequence[ShadowEntry], interval_minutes: int) -> ShadowRepo
     for runs in by_feed.values():
         runs.sort(key=lambda entry: entry.due_at)
         lags += [(run.started_at - run.due_at).total_seconds() for run in runs if run.started_at is not None]
-        differences += _differences(runs, interval)
+        differences += _start_differences(runs, interval)
     missed = [entry for entry in entries if entry.started_at is None]
     late = [lag for lag in lags if lag >= MISSED_INTERVALS * interval]
     longest = max(differences, key=abs, default=0.0)
@@ -90,7 +90,7 @@ def compare(entries: Sequence[ShadowEntry], interval_minutes: int) -> ShadowRepo
     )
 
 
-def _differences(runs: Sequence[ShadowEntry], interval: float) -> list[float]:
+def _start_differences(runs: Sequence[ShadowEntry], interval: float) -> list[float]:
     """Returns, for each run after the first, its start minus the start that this application chooses."""
     found, failures = [], 0
     for before, after in itertools.pairwise(runs):

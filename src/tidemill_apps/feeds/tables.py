@@ -20,12 +20,12 @@ from sqlalchemy import (
     inspect,
 )
 
-from tidemill_apps.common.column_types import UnixTime, UuidText
+from tidemill_apps.common.database_types import UnixTime, UuidText
 
 STATE_COLUMNS: dict[Any, tuple[str, ...]] = {
     Text: ("url", "etag", "last_modified", "digest", "next_reason", "redirect_url", "import_id"),
     Float: ("next_at", "closed_until", "failing_since", "redirect_since"),
-    Integer: ("interval", "failures", "succeeded", "failed", "redirect_count"),
+    Integer: ("interval", "failures", "successes", "failed", "redirect_count"),
     Boolean: ("timed_out", "gone", "paused"),
 }
 EMPTY_ALLOWED: dict[str, Any] = {"any_type": True, "writes_null": True}
@@ -96,7 +96,7 @@ def _create_own_tables(metadata: MetaData, row_id: UuidText) -> tuple[Table, Tab
         metadata,
         Column("feed_id", row_id, primary_key=True, info=ALWAYS_SET),
         Column("hour", BigInteger, primary_key=True, autoincrement=False),
-        *(Column(name, Integer) for name in ("succeeded", "failed", "articles")),
+        *(Column(name, Integer) for name in ("successes", "failed", "articles")),
         Column("seconds", Float),
     )
     site_minutes = Table(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-Answer = Callable[["SeenRequest"], web.StreamResponse | Awaitable[web.StreamResponse]]
+AnswerFunction = Callable[["SeenRequest"], web.StreamResponse | Awaitable[web.StreamResponse]]
 RSS_TYPE = "application/rss+xml"
 
 
@@ -45,7 +45,7 @@ class FeedServer:
     with an ETag that it checks."""
 
     def __init__(self) -> None:
-        self.answers: dict[str, Answer] = {}
+        self.answers: dict[str, AnswerFunction] = {}
         self.log: list[SeenRequest] = []
         self.at_once: dict[str, int] = {}
         self.most_at_once: dict[str, int] = {}

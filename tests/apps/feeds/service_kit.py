@@ -74,7 +74,7 @@ class FeedBench:
 
         async def poll() -> Feed | None:
             found = await self.get(feed)
-            return found if found.state.succeeded + found.state.failed >= runs else None
+            return found if found.state.successes + found.state.failed >= runs else None
 
         return await until(poll)
 

@@ -49,7 +49,7 @@ def test_overdue_means_more_than_two_intervals_s9(hours: float, overdue: bool) -
         (WaitHints(max_age=60, ttl=90), HOUR, DelayReason.INTERVAL),
         (WaitHints(max_age=2 * HOUR), 2 * HOUR, DelayReason.MAX_AGE),
         (WaitHints(ttl=3 * HOUR, max_age=2 * HOUR), 3 * HOUR, DelayReason.TTL),
-        (WaitHints(retry_after=30 * DAY_SECONDS), DAY_SECONDS, DelayReason.RETRY_AFTER),
+        (WaitHints(retry_after=30 * DAY_SECONDS), DAY_SECONDS, DelayReason.SERVER_WAIT),
         (WaitHints(max_age=-5), HOUR, DelayReason.INTERVAL),
     ],
 )
@@ -82,7 +82,7 @@ def test_a_feed_that_is_gone_is_fetched_weekly() -> None:
 
 def test_a_failure_with_retry_after_waits_for_it() -> None:
     due = next_after_failure(NOW, HOUR, 1, retry_after=5 * HOUR)
-    assert due == NextRun(NOW + 5 * HOUR, DelayReason.RETRY_AFTER)
+    assert due == NextRun(NOW + 5 * HOUR, DelayReason.SERVER_WAIT)
 
 
 @pytest.mark.parametrize(

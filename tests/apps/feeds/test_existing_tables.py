@@ -85,6 +85,6 @@ async def test_new_feeds_go_into_the_table_of_another_program_x8(place: str, tmp
         async with bench.run_worker():
             await bench.wait_for_status(feed, "success")
         hours = await bench.feeds.history.hours(time.time(), feed.id)
-        assert [(hour.succeeded, hour.articles) for hour in hours] == [(1, 1)]
+        assert [(hour.successes, hour.articles) for hour in hours] == [(1, 1)]
         assert await bench.feeds.store.delete(feed.id)
         assert not await bench.feeds.store.delete(feed.id)

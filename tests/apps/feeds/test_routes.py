@@ -44,10 +44,10 @@ async def test_a_feed_is_added_refreshed_and_listed(site: FeedSite) -> None:
 
         await until(done)
     [shown] = (await site.call("GET", "/api/feeds?status=success", who=VIEWER)).json
-    assert (shown["refreshInterval"], shown["nextReason"], shown["succeeded"]) == (5, "interval", 1)
+    assert (shown["refreshInterval"], shown["nextReason"], shown["successes"]) == (5, "interval", 1)
     assert (await site.call("GET", "/api/feeds?status=failed", who=VIEWER)).json == []
     history = (await site.call("GET", f"/api/feeds/{feed}/history", who=VIEWER)).json
-    assert [hour["succeeded"] for hour in history["hours"]] == [1]
+    assert [hour["successes"] for hour in history["hours"]] == [1]
     assert [article["text"] for article in history["articles"]] == ["text of item-feed"]
 
 

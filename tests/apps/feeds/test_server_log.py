@@ -71,7 +71,7 @@ async def fetched(bench: FeedBench) -> set[str]:
 async def wait_for_rounds(bench: FeedBench, rounds: int) -> None:
     async def done() -> bool:
         feeds = await bench.feeds.store.find(limit=10 * FEEDS)
-        return all(feed.state.succeeded + feed.state.failed >= rounds for feed in feeds)
+        return all(feed.state.successes + feed.state.failed >= rounds for feed in feeds)
 
     await until(done, ROUND_SECONDS)
 
