@@ -148,8 +148,7 @@ class FeedStore:
         """Returns feeds in the order of their ids. `after` is the last id of the previous page."""
         columns = self.tables.feeds.c
         conditions: list[ColumnElement[bool]] = [columns.id > after] if after else []
-        if status is not None:
-            conditions.append(columns.last_fetch_status == status)
+        conditions += [] if status is None else [columns.last_fetch_status == status]
         if text:
             words = [
                 func.lower(column).contains(text.lower(), autoescape=True)
@@ -178,8 +177,7 @@ class FeedStore:
     async def add(self, new: Sequence[NewFeed], import_id: str | None = None) -> list[Feed]:
         """Adds feeds and returns them. URLs that a feed has already are left out. Either all are added or,
         if the table refuses one, none."""
-        urls, column = {feed.url: feed for feed in new}, self.tables.feeds.c.url
-        added: list[str] = []
+        urls, column, added = {feed.url: feed for feed in new}, self.tables.feeds.c.url, list[str]()
         refused = explain_refused_rows(self.database, self.tables.feeds, "feed")
         async with refused, self.database.transaction() as connection:
             for some in slice_items(list(urls)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
@@ -14,7 +15,7 @@ from tidemill.web import HTTPError, Role, RouteRequest, TextResponse
 from tidemill_apps.feeds.article_store import Article
 from tidemill_apps.feeds.feed_store import Feed, NewFeed
 from tidemill_apps.feeds.history import HourCounts
-from tidemill_apps.feeds.opml import InvalidOpml, format_opml, parse_opml
+from tidemill_apps.feeds.opml import InvalidOpml, OpmlOutline, format_opml, parse_opml
 from tidemill_apps.feeds.service import MESSAGES, Feeds, InvalidFeed, check_url, new_import_id
 from tidemill_apps.feeds.settings import RefreshInterval
 from tidemill_apps.feeds.sites import mask_url
@@ -160,6 +161,16 @@ class FeedActions:
             outlines = parse_opml(body.opml)
         except InvalidOpml as error:
             raise HTTPError(HTTPStatus.UNPROCESSABLE_ENTITY, str(error), field="opml") from None
+        new, refused = self._check_outlines(outlines, body)
+        import_id = new_import_id()
+        added = len(await self.feeds.add(list(new.values()), import_id=import_id))
+        listed = tuple(refused[:MAX_REFUSED_LISTED])
+        return OpmlImportReply(import_id=import_id, added=added, known=len(new) - added, refused=listed)
+
+    def _check_outlines(
+        self, outlines: Iterable[OpmlOutline], body: OpmlBody
+    ) -> tuple[dict[str, NewFeed], list[str]]:
+        """Returns the feeds by URL, and a sentence for each outline whose URL cannot be fetched."""
         new: dict[str, NewFeed] = {}
         refused: list[str] = []
         for outline in outlines:
@@ -168,10 +179,7 @@ class FeedActions:
                 new[url] = self._new_feed(url, outline.title, body)
             except InvalidFeed as error:
                 refused.append(str(error))
-        import_id = new_import_id()
-        added = len(await self.feeds.add(list(new.values()), import_id=import_id))
-        listed = tuple(refused[:MAX_REFUSED_LISTED])
-        return OpmlImportReply(import_id=import_id, added=added, known=len(new) - added, refused=listed)
+        return new, refused
 
     async def import_progress(self, import_id: str) -> ImportProgress:
         await self.feeds.store.prepare()
@@ -195,7 +203,10 @@ class FeedRoutes:
 
     def declare(self) -> None:
         """Adds the routes to the application."""
-        web, one, opml = self._feeds.app.web, "/api/feeds/{id}", "/api/feeds/opml"
+        self._declare_reads("/api/feeds/{id}", "/api/feeds/opml")
+        self._declare_writes("/api/feeds/{id}", "/api/feeds/opml")
+
+    def _declare_reads(self, one: str, opml: str) -> None:
         reads: tuple[tuple[str, Any, Any, str, Any], ...] = (
             ("/api/feeds", self.list, list[FeedReply], "List feeds.", FeedsQuery),
             (opml, self.export, None, "Export all feeds as OPML.", None),
@@ -205,18 +216,13 @@ class FeedRoutes:
             ("/api/worker", self.worker, FeedWorkerReply, "Whether a worker runs (S12).", None),
         )
         for path, handler, reply, summary, query in reads:
-            web.route("GET", path, role=Role.VIEWER, summary=summary, query=query, response=reply)(handler)
+            route = self._feeds.app.web.route
+            route("GET", path, role=Role.VIEWER, summary=summary, query=query, response=reply)(handler)
+
+    def _declare_writes(self, one: str, opml: str) -> None:
         writes: tuple[tuple[Any, str, Role, Any, Any, str, Any], ...] = (
             ("POST", "/api/feeds", Role.ADMIN, self.create, FeedReply, "Add a feed.", NewFeedBody),
-            (
-                "POST",
-                "/api/feeds/opml",
-                Role.ADMIN,
-                self.import_opml,
-                OpmlImportReply,
-                "Import OPML.",
-                OpmlBody,
-            ),
+            ("POST", opml, Role.ADMIN, self.import_opml, OpmlImportReply, "Import feeds.", OpmlBody),
             ("PATCH", one, Role.ADMIN, self.change, FeedReply, "Change a feed.", FeedChangeBody),
             ("DELETE", one, Role.ADMIN, self.delete, None, "Delete a feed and its articles.", None),
             ("POST", f"{one}/refresh", Role.OPERATOR, self.refresh, FeedReply, "Refresh a feed now.", None),
@@ -224,7 +230,8 @@ class FeedRoutes:
             ("POST", f"{one}/resume", Role.OPERATOR, self.resume, FeedReply, "Resume a feed.", None),
         )
         for method, path, role, handler, reply, summary, body in writes:
-            web.route(method, path, role=role, summary=summary, body=body, response=reply)(handler)
+            route = self._feeds.app.web.route
+            route(method, path, role=role, summary=summary, body=body, response=reply)(handler)
 
     async def list(self, request: RouteRequest) -> list[FeedReply]:
         found = await self._actions.find(request.query, request.query.limit)

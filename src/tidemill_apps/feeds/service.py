@@ -83,6 +83,7 @@ class Feeds:
             site_of=self.site_of,
             attempts=settings.attempts,
         )
+        self._declare_queue()
         self.pool = self._declare_pool()
         self.fetch = self._fetch_task()
         self.schedules = FeedSchedules(app, self.store, self.fetch, self.now)
@@ -132,23 +133,20 @@ class Feeds:
     async def _reload(self, feed: Feed) -> Feed:
         return await self.store.get(feed.id) or feed
 
-    def _declare_pool(self) -> Pool:
-        settings = self.settings
+    def _declare_queue(self) -> None:
         self.app.queue(
             FEEDS_QUEUE,
-            concurrency=settings.concurrency,
-            key_concurrency=settings.slow_concurrency,
+            concurrency=self.settings.concurrency,
+            key_concurrency=self.settings.slow_concurrency,
             keep_done=DONE_RETENTION,
             keep_failed=FAILED_RETENTION,
             keep_cancelled=DONE_RETENTION,
         )
-        return self.app.pool(
-            SITE_POOL,
-            Limit.requests(1, per=settings.site_seconds),
-            keyed=True,
-            jitter=settings.jitter,
-            classify=classify_reply,
-        )
+
+    def _declare_pool(self) -> Pool:
+        limit = Limit.requests(1, per=self.settings.site_seconds)
+        jitter = self.settings.jitter
+        return self.app.pool(SITE_POOL, limit, keyed=True, jitter=jitter, classify=classify_reply)
 
     def _fetch_task(self) -> Task[[FeedSnapshot], RefreshResult]:
         @self.app.task(

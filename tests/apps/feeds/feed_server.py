@@ -42,9 +42,10 @@ def answer_rss(title: str = "潮汐", *items: str, extra: str = "", **headers: s
 
 class FeedServer:
     """`answers` maps a path to a function of the request. A path without one answers with a feed of one item,
-    with an ETag that it checks."""
+    with an ETag that it checks. `now` returns the time for the log."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self._now = now
         self.answers: dict[str, AnswerFunction] = {}
         self.log: list[SeenRequest] = []
         self.at_once: dict[str, int] = {}
@@ -60,18 +61,18 @@ class FeedServer:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         headers = {name.lower(): value for name, value in request.headers.items()}
-        began, body = time.time(), await request.read()
+        began, body = self._now(), await request.read()
         seen = SeenRequest(request.host, request.path, headers, began, body)
         self.log.append(seen)
         running = self.at_once[request.path] = self.at_once.get(request.path, 0) + 1
         self.most_at_once[request.path] = max(running, self.most_at_once.get(request.path, 0))
         try:
-            answer = self.answers.get(request.path, self._answer_with_etag)(seen)
+            answer = self.answers.get(request.path, self.answer_with_etag)(seen)
             return answer if isinstance(answer, web.StreamResponse) else await answer
         finally:
             self.at_once[request.path] -= 1
 
-    def _answer_with_etag(self, seen: SeenRequest) -> web.Response:
+    def answer_with_etag(self, seen: SeenRequest) -> web.Response:
         etag, condition = f'"{seen.path}  W/v1"', seen.headers.get("if-none-match")
         if condition == etag:
             return web.Response(status=304, headers={"etag": etag})
@@ -80,8 +81,8 @@ class FeedServer:
 
 
 @asynccontextmanager
-async def feed_server() -> AsyncIterator[FeedServer]:
-    server, application = FeedServer(), web.Application()
+async def feed_server(now: Callable[[], float] = time.time) -> AsyncIterator[FeedServer]:
+    server, application = FeedServer(now), web.Application()
     application.router.add_route("*", "/{path:.*}", server.handle)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
