@@ -89,7 +89,7 @@ def _read_xml(text: str, url: str) -> FeedDocument:
     entries, feed = result["entries"], result["feed"]
     if not result["version"] and not entries:
         page = "an HTML page" if _HTML_PAGE.search(text[:2000]) else "neither RSS, Atom nor JSON Feed"
-        raise UnreadableFeed(f"the document is {page}, no feed; look for the address of the feed on the site")
+        raise UnreadableFeed(f"the document is {page}; look for the address of the feed on the site")
     if result["bozo"] and not _ROOT_END.search(text[-1000:]):
         raise UnreadableFeed("the document is cut off; its last end tag is missing")
     return FeedDocument(
@@ -112,11 +112,9 @@ def _parse_with_feedparser(text: str, url: str) -> Any:
 
     source = io.BytesIO(_DECLARATION.sub("", text).encode("utf-8", "replace"))
     headers = {"content-type": "application/xml; charset=utf-8", "content-location": url}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about its own names; it has no other way to be called
-        return feedparser.parse(
-            source, response_headers=headers, sanitize_html=False, resolve_relative_uris=False
-        )
+    return feedparser.parse(
+        source, response_headers=headers, sanitize_html=False, resolve_relative_uris=False
+    )
 
 
 def _read_entry(item: Any, url: str) -> FeedEntry:
@@ -130,7 +128,7 @@ def _read_entry(item: Any, url: str) -> FeedEntry:
         links=[item.get("link"), *enclosures],
         title=_plain(item, "title"),
         content=content,
-        published=calendar.timegm(moment) if moment and moment.tm_year in _YEARS else None,
+        published=float(calendar.timegm(moment)) if moment and moment.tm_year in _YEARS else None,
         base=http_url(base, url) or url,
     )
 
@@ -213,7 +211,7 @@ def _make_entry(
     content = sanitise(content, base)
     text = html_to_text(content)
     found = [url for link in links if (url := http_url(link, base))]
-    known = str(guid).strip() if guid else ""
+    known = "" if guid is None else str(guid).strip()
     if len(known) > _MAX_GUID_CHARACTERS:
         known = hashlib.sha256(known.encode("utf-8", "replace")).hexdigest()
     is_short = len(text) < _SHORT_TEXT_CHARACTERS and bool(known or found)
@@ -224,7 +222,7 @@ def _make_entry(
         title=title or _beginning(text),
         content=content,
         text=text,
-        published=None if published is None else float(published),
+        published=published,
         digest=hashlib.sha256(msgspec.json.encode(parts)).hexdigest(),
     )
 

@@ -59,10 +59,10 @@ class FeedParser:
     def __init__(self, limits: ParserLimits | None = None) -> None:
         self._limits = limits or ParserLimits()
         self._idle: asyncio.Queue[_ParserChild | None] = asyncio.Queue()
-
-    async def __aenter__(self) -> Self:
         for _ in range(self._limits.processes):
             self._idle.put_nowait(None)
+
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *error: object) -> None:

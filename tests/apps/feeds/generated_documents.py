@@ -1,5 +1,7 @@
 """Generates feed documents of every format in many languages and encodings, with what they contain."""
 
+# ruff: noqa: RUF001 - letters of other languages look like Latin ones
+
 from __future__ import annotations
 
 import json

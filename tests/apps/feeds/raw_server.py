@@ -126,3 +126,7 @@ def loopback_fetcher(*servers: RawServer, **limits: object) -> Fetcher:
     """A fetcher that may fetch from these servers, and from no other server on loopback."""
     allowed = tuple(f"127.0.0.1:{server.port}" for server in servers)
     return Fetcher(FetchLimits(user_agent=USER_AGENT, allowed_addresses=allowed, **limits))  # type: ignore[arg-type]
+
+
+async def no_wait(url: str) -> None:
+    """Lets the fetcher follow each redirect at once."""

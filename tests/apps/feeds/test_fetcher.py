@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import socket
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,12 @@ from tests.apps.feeds.raw_server import (
     RawRequest,
     RawServer,
     loopback_fetcher,
+    no_wait,
     raw_answer,
 )
 from tests.notifications.test_address_policy import ELSEWHERE, INSIDE
 from tests.servers.certificates import Certificate
 from tidemill import ConfigurationError
-from tidemill_apps.feeds import fetcher as fetcher_module
 from tidemill_apps.feeds.fetcher import (
     FetchAnswer,
     Fetcher,
@@ -63,10 +64,6 @@ class ScriptedResolver(AbstractResolver):
 
     async def close(self) -> None:
         pass
-
-
-async def no_wait(url: str) -> None:
-    """Follows every redirect at once."""
 
 
 async def fetch(fetcher: Fetcher, url: str, **validators: str) -> FetchAnswer:
@@ -120,8 +117,16 @@ async def test_the_request_is_honest_and_has_no_cookies(
 
 @pytest.mark.parametrize(
     ("statuses", "permanent"),
-    [([301], True), ([308], True), ([301, 308, 301], True), ([302], False), ([307], False), ([303], False)]
-    + [([301, 302], False), ([307, 308], False)],
+    [
+        ([301], True),
+        ([308], True),
+        ([301, 308, 301], True),
+        ([302], False),
+        ([307], False),
+        ([303], False),
+        ([301, 302], False),
+        ([307, 308], False),
+    ],
 )
 async def test_redirects_are_followed_and_only_permanent_ones_are_reported(
     server: RawServer, statuses: list[int], permanent: bool
@@ -166,13 +171,13 @@ async def test_the_wait_for_a_hop_does_not_count_against_the_time_limit(
     server.redirect("/a", 302, "/b")
     server.answers["/b"] = raw_answer("200 OK", b"body")
     waited = 0.0
-    monotonic = fetcher_module.time.monotonic
+    monotonic = time.monotonic
 
     async def before_hop(_: str) -> None:
         nonlocal waited
         waited += 1000.0
 
-    monkeypatch.setattr(fetcher_module.time, "monotonic", lambda: monotonic() + waited)
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + waited)
     async with loopback_fetcher(server) as fetcher:
         answer = await fetcher.fetch(FetchRequest(url=f"{server.url}/a"), before_hop)
     assert (answer.body, waited) == (b"body", 1000.0)
