@@ -65,13 +65,13 @@ def decode_document(body: bytes, content_type: str | None) -> str:
 def _declared_codecs(body: bytes, content_type: str | None) -> list[str]:
     header, declaration = _CHARSET.search(content_type or ""), _DECLARATION.search(body[:1000])
     labels = [header[1] if header else "", declaration[1].decode("ascii", "ignore") if declaration else ""]
-    codecs_found = [_codec(label) for label in labels if label]
+    codecs_found = [_python_codec(label) for label in labels if label]
     return [codec for codec in codecs_found if codec is not None]
 
 
-def _codec(label: str) -> str | None:
-    """Returns the Python codec for a label, or None if there is none. A label of UTF-16 is wrong here, because
-    its first bytes would have been recognised before."""
+def _python_codec(label: str) -> str | None:
+    """Returns the Python codec for a label, or None if there is none. A label of UTF-16 is wrong, because its
+    first bytes would have been recognised before."""
     try:
         name = codecs.lookup(label).name
     except (LookupError, ValueError):
@@ -94,7 +94,7 @@ def _decode_tolerantly(body: bytes, codec: str) -> str | None:
 
 def _detected_codec(body: bytes) -> str:
     found = chardet.detect(body, include_encodings=_DETECTABLE, prefer_superset=True)["encoding"]
-    codec = _codec(found or "cp1252") or "cp1252"
+    codec = _python_codec(found or "cp1252") or "cp1252"
     return "gb18030" if codec not in _EAST_ASIAN and _looks_like_gbk(body) else codec
 
 

@@ -16,7 +16,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from tests.apps.feeds.raw_server import (
     USER_AGENT,
-    Canary,
+    CanaryListener,
     RawRequest,
     RawServer,
     loopback_fetcher,
@@ -99,11 +99,11 @@ async def test_an_etag_that_cannot_be_sent_back_is_not_kept(server: RawServer) -
 
 
 async def test_the_request_is_honest_and_has_no_cookies(
-    server: RawServer, canary: Canary, monkeypatch: pytest.MonkeyPatch
+    server: RawServer, canary: CanaryListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", canary.url)
     server.answers["/b"] = raw_answer("200 OK", b"body", Set_Cookie="a=1")
-    server.answers["/a"] = raw_answer("302 Found", Location="/b", Set_Cookie="a=1; Path=/")
+    server.answers["/a"] = raw_answer("302 Found", location="/b", Set_Cookie="a=1; Path=/")
     async with loopback_fetcher(server) as fetcher:
         await fetch(fetcher, f"{server.url}/a")
         await fetch(fetcher, f"{server.url}/b")
@@ -218,7 +218,7 @@ async def test_the_size_limit_counts_decompressed_bytes(
         ("connect", "there is no connection to 127.0.0.1:"),
     ],
 )
-async def test_failures_to_connect_are_told_apart(server: RawServer, kind: str, text: str) -> None:
+async def test_a_missing_name_and_a_closed_port_are_different_errors(kind: str, text: str) -> None:
     async with RawServer() as gone:
         port = gone.port
     limits = FetchLimits(user_agent=USER_AGENT, allowed_addresses=("127.0.0.1",))
@@ -263,7 +263,7 @@ def test_a_malformed_allowed_address_is_refused_at_the_start(entry: str) -> None
 
 
 @pytest.mark.parametrize("host", INSIDE)
-async def test_addresses_of_this_machine_are_not_called(canary: Canary, host: str) -> None:
+async def test_addresses_of_this_machine_are_not_called(canary: CanaryListener, host: str) -> None:
     async with Fetcher(FetchLimits(user_agent=USER_AGENT)) as fetcher:
         error = await failure(fetcher, f"http://{host}:{canary.port}/")
     assert (error.kind, error.retryable, canary.called) == (FetchErrorKind.BLOCKED, False, 0)
@@ -271,7 +271,7 @@ async def test_addresses_of_this_machine_are_not_called(canary: Canary, host: st
 
 @pytest.mark.parametrize("host", INSIDE + ELSEWHERE)
 async def test_redirects_into_the_network_are_not_followed(
-    server: RawServer, canary: Canary, host: str
+    server: RawServer, canary: CanaryListener, host: str
 ) -> None:
     """The server may be fetched; its redirect leads to another port or host and may not."""
     server.redirect("/", 302, f"http://{host}:{canary.port}/secret")
@@ -311,7 +311,7 @@ async def test_unusable_redirects_are_clear_errors(
 @pytest.mark.parametrize(
     "address", ["127.0.0.1", "10.1.2.3", "169.254.169.254", "100.64.0.1", "fd00::1", "::1"]
 )
-async def test_a_name_that_leads_into_the_network_is_refused(canary: Canary, address: str) -> None:
+async def test_a_name_that_leads_into_the_network_is_refused(canary: CanaryListener, address: str) -> None:
     """One private address is enough, also beside a public one."""
     resolver = ScriptedResolver(["93.184.216.34", address])
     async with Fetcher(FetchLimits(user_agent=USER_AGENT), resolver=resolver) as fetcher:
@@ -321,7 +321,7 @@ async def test_a_name_that_leads_into_the_network_is_refused(canary: Canary, add
 
 
 async def test_dns_rebinding_connects_only_to_the_checked_address(
-    canary: Canary, monkeypatch: pytest.MonkeyPatch
+    canary: CanaryListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The name is public when it is looked up first and private afterwards."""
     resolver = ScriptedResolver(["93.184.216.34"], ["127.0.0.1"])
@@ -341,7 +341,7 @@ async def test_dns_rebinding_connects_only_to_the_checked_address(
     assert (len(connected), canary.called) == (1, 0)
 
 
-async def test_each_hop_is_resolved_and_checked_again(server: RawServer, canary: Canary) -> None:
+async def test_each_hop_is_resolved_and_checked_again(server: RawServer, canary: CanaryListener) -> None:
     """The server redirects to itself after its name was moved into the network."""
     resolver = ScriptedResolver(["127.0.0.1"], ["127.0.0.2"])
     server.redirect("/a", 302, f"http://rebinds.example:{server.port}/b")
