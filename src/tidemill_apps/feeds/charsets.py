@@ -29,8 +29,6 @@ _EAST_ASIAN = frozenset({"gb18030", "big5hkscs", "cp932", "euc_jp", "iso2022_jp"
 _DETECTABLE = ["gb18030", "big5", "cp932", "euc-jp", "cp949", "koi8-r", *(f"cp125{n}" for n in range(9))]
 _DECLARATION = re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]{1,40})[\"']")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
-_HIGH_BYTES = re.compile(rb"[\x80-\xff]+")
-_COMMON_HANZI_LEADS = range(0xB0, 0xD8)
 _CERTAIN_UTF8_CHARACTERS = 4
 """So many characters of GBK or Big5 are practically never valid UTF-8 by chance; fewer sometimes are."""
 _TOLERATED_SHARE = 0.02
@@ -94,14 +92,4 @@ def _decode_tolerantly(body: bytes, codec: str) -> str | None:
 
 def _detected_codec(body: bytes) -> str:
     found = chardet.detect(body, include_encodings=_DETECTABLE, prefer_superset=True)["encoding"]
-    codec = _python_codec(found or "cp1252") or "cp1252"
-    return "gb18030" if codec not in _EAST_ASIAN and _looks_like_gbk(body) else codec
-
-
-def _looks_like_gbk(body: bytes) -> bool:
-    """Returns True if the bytes beyond ASCII are pairs of common Chinese characters. chardet needs longer
-    texts to see this."""
-    runs = _HIGH_BYTES.findall(body)
-    leads = [lead for run in runs for lead in run[::2]]
-    common = sum(lead in _COMMON_HANZI_LEADS for lead in leads)
-    return all(len(run) % 2 == 0 for run in runs) and common >= 0.9 * len(leads) > 0
+    return _python_codec(found or "") or "cp1252"

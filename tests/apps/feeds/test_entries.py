@@ -101,6 +101,18 @@ def test_a_guid_that_every_entry_has_identifies_none() -> None:
     changes = articles.refresh(entry("same", "/3", "d3"), version, entry("same", "/1", "d1"))
     assert [new.url for new in changes.new] == ["/3"]
     assert changes.updated == (ArticleUpdate("a1", version),)
+    assert [new.url for new in articles.refresh(entry("same", "/4", "d4")).new] == ["/4"]
+
+
+def test_the_guid_counts_more_than_the_url_and_the_url_more_than_the_text() -> None:
+    articles = Articles()
+    articles.refresh(FIRST, SECOND, THIRD)
+    by_guid = entry("g1", "/2", "d3")
+    assert articles.refresh(by_guid).updated == (ArticleUpdate("a0", by_guid),)
+    articles = Articles()
+    articles.refresh(FIRST, SECOND, THIRD)
+    by_url = entry("other", "/2", "d3")
+    assert articles.refresh(by_url).updated == (ArticleUpdate("a1", by_url),)
 
 
 def test_a_url_that_every_entry_has_identifies_none() -> None:
@@ -108,7 +120,9 @@ def test_a_url_that_every_entry_has_identifies_none() -> None:
     articles = Articles()
     articles.refresh(*(entry(f"g{number}", "/show", f"d{number}") for number in range(3)))
     changes = articles.refresh(entry("g3", "/show", "d3"), entry("g2", "/show", "d2"))
-    assert [new.guid for new in changes.new] == ["g3"], "no episode that left the document is overwritten"
+    assert [new.guid for new in changes.new] == ["g3"]
+    changes = articles.refresh(entry("g4", "/show", "d4"))
+    assert [new.guid for new in changes.new] == ["g4"], "no episode that left the document is overwritten"
 
 
 def test_an_equal_text_is_another_article_if_the_first_is_still_there() -> None:

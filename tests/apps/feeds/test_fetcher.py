@@ -164,23 +164,42 @@ async def test_at_most_five_redirects_are_followed(server: RawServer, redirects:
             assert len(server.requests) == 6
 
 
+@pytest.fixture
+def passing_time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds by which all clocks of the test are put forward."""
+    passed = [0.0]
+    monotonic = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + passed[0])
+    return passed
+
+
 async def test_the_wait_for_a_hop_does_not_count_against_the_time_limit(
-    server: RawServer, monkeypatch: pytest.MonkeyPatch
+    server: RawServer, passing_time: list[float]
 ) -> None:
     """A site that allows one request a minute may delay the redirect longer than a fetch may last."""
     server.redirect("/a", 302, "/b")
-    server.answers["/b"] = raw_answer("200 OK", b"body")
-    waited = 0.0
-    monotonic = time.monotonic
+    server.redirect("/b", 302, "/c")
+    server.answers["/c"] = raw_answer("200 OK", b"body")
 
     async def before_hop(_: str) -> None:
-        nonlocal waited
-        waited += 1000.0
+        passing_time[0] += 1000.0
 
-    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + waited)
     async with loopback_fetcher(server) as fetcher:
         answer = await fetcher.fetch(FetchRequest(url=f"{server.url}/a"), before_hop)
-    assert (answer.body, waited) == (b"body", 1000.0)
+    assert (answer.body, passing_time) == (b"body", [2000.0])
+
+
+async def test_the_time_limit_holds_for_all_hops_together(
+    server: RawServer, passing_time: list[float]
+) -> None:
+    async def answer(request: RawRequest, writer: asyncio.StreamWriter) -> None:
+        passing_time[0] += 20.0
+        await raw_answer("302 Found", location=f"{request.path}x")(request, writer)
+
+    server.answers = {"/": answer, "/x": answer}
+    async with loopback_fetcher(server, seconds=30.0) as fetcher:
+        error = await failure(fetcher, server.url)
+    assert (error.kind, server.paths) == (FetchErrorKind.TIMEOUT, ["/", "/x"])
 
 
 @pytest.mark.parametrize(
