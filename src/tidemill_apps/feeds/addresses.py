@@ -90,9 +90,7 @@ def _normal_host(host: str) -> str:
     """Returns the host in the one spelling that is checked, resolved and connected to."""
     if ":" in host:
         try:
-            return str(
-                ipaddress.IPv6Address(host.replace("%", "/"))
-            )  # an address with a zone is no public one
+            return str(ipaddress.IPv6Address(host.replace("%", "/")))  # refuses a zone (%eth0)
         except ValueError:
             raise InvalidFeedUrl(f"url: must have an IPv6 address in the brackets, has {host}") from None
     try:

@@ -9,8 +9,6 @@ import chardet
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark it begins with
-    (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
     (b"<\0?\0", "utf-16-le"),
@@ -22,24 +20,15 @@ _SUPERSETS = {
     "big5": "big5hkscs",
     "cp950": "big5hkscs",
     "shift_jis": "cp932",
-    "euc_kr": "cp949",
     "ascii": "cp1252",
     "iso8859-1": "cp1252",
     "iso8859-9": "cp1254",
-    "iso8859-11": "cp874",
-    "tis-620": "cp874",
 }
 """Publishers declare the small standard and write the larger one of their system, as browsers assume too."""
-_EAST_ASIAN = frozenset(
-    {"gb18030", "big5hkscs", "cp932", "euc_jp", "euc_jis_2004", "iso2022_jp", "cp949", "johab", "hz"}
-)
-_DETECTABLE = ["gb18030", "big5", "cp932", "euc-jp", "cp949", "koi8-r", "koi8-u", "cp874"] + [
-    f"cp{number}" for number in range(1250, 1259)
-]
+_EAST_ASIAN = frozenset({"gb18030", "big5hkscs", "cp932", "euc_jp", "iso2022_jp", "euc_kr", "cp949"})
+_DETECTABLE = ["gb18030", "big5", "cp932", "euc-jp", "cp949", "koi8-r", *(f"cp125{n}" for n in range(9))]
 _DECLARATION = re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]{1,40})[\"']")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
-_HIGH_BYTES = re.compile(rb"[\x80-\xff]+")
-_COMMON_HANZI_LEADS = range(0xB0, 0xD8)
 _CERTAIN_UTF8_CHARACTERS = 4
 """So many characters of GBK or Big5 are practically never valid UTF-8 by chance; fewer sometimes are."""
 _TOLERATED_SHARE = 0.02
@@ -67,21 +56,20 @@ def decode_document(body: bytes, content_type: str | None) -> str:
         if (text := _decode_tolerantly(body, codec)) is not None:
             return text
     detected = _detected_codec(body)
-    return body.decode(
-        "cp1252" if "cp1252" in declared and detected not in _EAST_ASIAN else detected, "replace"
-    )
+    is_western = "cp1252" in declared and detected not in _EAST_ASIAN
+    return body.decode("cp1252" if is_western else detected, "replace")
 
 
 def _declared_codecs(body: bytes, content_type: str | None) -> list[str]:
     header, declaration = _CHARSET.search(content_type or ""), _DECLARATION.search(body[:1000])
     labels = [header[1] if header else "", declaration[1].decode("ascii", "ignore") if declaration else ""]
-    codecs_found = [_codec(label) for label in labels if label]
+    codecs_found = [_python_codec(label) for label in labels if label]
     return [codec for codec in codecs_found if codec is not None]
 
 
-def _codec(label: str) -> str | None:
-    """Returns the Python codec for a label, or None if there is none. UTF-16 and UTF-32 have been recognised
-    by their first bytes before, so their labels are wrong here."""
+def _python_codec(label: str) -> str | None:
+    """Returns the Python codec for a label, or None if there is none. A label of UTF-16 is wrong, because its
+    first bytes would have been recognised before."""
     try:
         name = codecs.lookup(label).name
     except (LookupError, ValueError):
@@ -104,14 +92,4 @@ def _decode_tolerantly(body: bytes, codec: str) -> str | None:
 
 def _detected_codec(body: bytes) -> str:
     found = chardet.detect(body, include_encodings=_DETECTABLE, prefer_superset=True)["encoding"]
-    codec = _codec(found or "cp1252") or "cp1252"
-    return "gb18030" if codec not in _EAST_ASIAN and _looks_like_gbk(body) else codec
-
-
-def _looks_like_gbk(body: bytes) -> bool:
-    """Returns True if the bytes beyond ASCII are pairs of common Chinese characters. chardet needs longer
-    texts to see this."""
-    runs = _HIGH_BYTES.findall(body)
-    leads = [lead for run in runs for lead in run[::2]]
-    common = sum(lead in _COMMON_HANZI_LEADS for lead in leads)
-    return all(len(run) % 2 == 0 for run in runs) and common >= 0.9 * len(leads) > 0
+    return _python_codec(found or "") or "cp1252"

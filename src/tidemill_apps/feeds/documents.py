@@ -10,6 +10,7 @@ import hashlib
 import html
 import io
 import re
+import time
 import warnings
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -89,7 +90,7 @@ def _read_xml(text: str, url: str) -> FeedDocument:
     entries, feed = result["entries"], result["feed"]
     if not result["version"] and not entries:
         page = "an HTML page" if _HTML_PAGE.search(text[:2000]) else "neither RSS, Atom nor JSON Feed"
-        raise UnreadableFeed(f"the document is {page}, no feed; look for the address of the feed on the site")
+        raise UnreadableFeed(f"the document is {page}; look for the address of the feed on the site")
     if result["bozo"] and not _ROOT_END.search(text[-1000:]):
         raise UnreadableFeed("the document is cut off; its last end tag is missing")
     return FeedDocument(
@@ -112,43 +113,52 @@ def _parse_with_feedparser(text: str, url: str) -> Any:
 
     source = io.BytesIO(_DECLARATION.sub("", text).encode("utf-8", "replace"))
     headers = {"content-type": "application/xml; charset=utf-8", "content-location": url}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about its own names; it has no other way to be called
-        return feedparser.parse(
-            source, response_headers=headers, sanitize_html=False, resolve_relative_uris=False
-        )
-
-
-def _read_entry(item: Any, url: str) -> FeedEntry:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # `updated` may mean `published`, which is wanted
-        moment = item.get("published_parsed") or item.get("updated_parsed") or item.get("created_parsed")
-    enclosures = [enclosure.get("href") for enclosure in item.get("enclosures", ())]
-    content, base = _best_content(item)
-    return _make_entry(
-        guid=item.get("id"),
-        links=[item.get("link"), *enclosures],
-        title=_plain(item, "title"),
-        content=content,
-        published=calendar.timegm(moment) if moment and moment.tm_year in _YEARS else None,
-        base=http_url(base, url) or url,
+    return feedparser.parse(
+        source, response_headers=headers, sanitize_html=False, resolve_relative_uris=False
     )
 
 
-def _best_content(item: Any) -> tuple[str, str]:
+def _read_entry(item: Mapping[str, Any], url: str) -> FeedEntry:
+    """Returns an entry from an item as feedparser has it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # `updated` may mean `published`, which is wanted
+        moment = item.get("published_parsed") or item.get("updated_parsed") or item.get("created_parsed")
+    content, base = _best_content(item, url)
+    title, content = _plain(item, "title"), sanitise(content, base)
+    text = html_to_text(content)
+    links = [item.get("link"), *(enclosure.get("href") for enclosure in item.get("enclosures", ()))]
+    found = next((link for link in (http_url(link, base) for link in links) if link), None)
+    guid = str(item.get("id") or "").strip()
+    if len(guid) > _MAX_GUID_CHARACTERS:
+        guid = _hash(guid)
+    published = float(calendar.timegm(moment)) if moment and moment.tm_year in _YEARS else None
+    # A short text, such as "Daily links", may be that of several entries; their dates tell them apart.
+    dated = len(text) < _SHORT_TEXT_CHARACTERS and (guid or found)
+    return FeedEntry(
+        guid=guid or None,
+        url=found,
+        title=title or _beginning(text),
+        content=content,
+        text=text,
+        published=published,
+        digest=_hash(title, content, str(published) if dated else ""),
+    )
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
+
+
+def _best_content(item: Mapping[str, Any], url: str) -> tuple[str, str]:
     """Returns the longest content as HTML, and the URL that its relative links refer to."""
     details = [*item.get("content", ()), item.get("summary_detail") or {}]
     best = max(details, key=lambda detail: len(detail.get("value") or ""))
-    value = best.get("value") or ""
-    is_html = best.get("type") in _HTML_TYPES
-    return (value if is_html else _plain_to_html(value)), best.get("base") or ""
+    value, is_html = best.get("value") or "", best.get("type") in _HTML_TYPES
+    content = value if is_html else html.escape(value, quote=False).replace("\n", "<br>")
+    return content, http_url(best.get("base"), url) or url
 
 
-def _plain_to_html(text: str) -> str:
-    return html.escape(text, quote=False).replace("\n", "<br>")
-
-
-def _plain(item: Any, name: str) -> str:
+def _plain(item: Mapping[str, Any], name: str) -> str:
     value = str(item.get(name) or "")
     is_html = (item.get(f"{name}_detail") or {}).get("type") in _HTML_TYPES
     return " ".join((html_to_text(value) if is_html else value).split())
@@ -169,7 +179,7 @@ def _read_json(text: str, url: str) -> FeedDocument:
     if not str(feed.get("version", "")).startswith(_JSON_FEED_VERSION) or not isinstance(items, list):
         raise UnreadableFeed("the document is JSON but no JSON Feed; `version` or `items` is missing")
     return FeedDocument(
-        title=_words(feed.get("title")),
+        title=_plain(feed, "title"),
         link=http_url(feed.get("home_page_url"), url),
         ttl_seconds=None,
         entries=tuple(_read_json_item(item, url) for item in items if isinstance(item, dict)),
@@ -177,56 +187,26 @@ def _read_json(text: str, url: str) -> FeedDocument:
 
 
 def _read_json_item(item: Mapping[str, Any], url: str) -> FeedEntry:
-    content = _text(item.get("content_html")) or _plain_to_html(
-        _text(item.get("content_text")) or _text(item.get("summary"))
-    )
-    return _make_entry(
-        guid=item.get("id"),
-        links=[item.get("url"), item.get("external_url")],
-        title=_words(item.get("title")),
-        content=content,
-        published=_timestamp(item.get("date_published")) or _timestamp(item.get("date_modified")),
-        base=http_url(item.get("url"), url) or url,
-    )
+    contents = [("content_html", "text/html"), ("content_text", "text/plain"), ("summary", "text/plain")]
+    given = [
+        {"value": item[name], "type": kind} for name, kind in contents if isinstance(item.get(name), str)
+    ]
+    fields = {
+        "id": None if item.get("id") is None else str(item["id"]),
+        "link": item.get("url") or item.get("external_url"),
+        "title": item.get("title"),
+        "content": given[:1],
+        "published_parsed": _json_date(item.get("date_published")) or _json_date(item.get("date_modified")),
+    }
+    return _read_entry(fields, http_url(item.get("url"), url) or url)
 
 
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _words(value: object) -> str:
-    return " ".join(_text(value).split())
-
-
-def _timestamp(value: object) -> float | None:
+def _json_date(value: object) -> time.struct_time | None:
     try:
-        moment = datetime.fromisoformat(_text(value).strip())
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return moment.timestamp() if moment.year in _YEARS else None
+        moment = datetime.fromisoformat(str(value).strip())
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).utctimetuple()
     except (ValueError, OverflowError):
         return None
-
-
-def _make_entry(
-    *, guid: object, links: list[object], title: str, content: str, published: float | None, base: str
-) -> FeedEntry:
-    content = sanitise(content, base)
-    text = html_to_text(content)
-    found = [url for link in links if (url := http_url(link, base))]
-    known = str(guid).strip() if guid else ""
-    if len(known) > _MAX_GUID_CHARACTERS:
-        known = hashlib.sha256(known.encode("utf-8", "replace")).hexdigest()
-    is_short = len(text) < _SHORT_TEXT_CHARACTERS and bool(known or found)
-    parts = [title, content, published if is_short else None]
-    return FeedEntry(
-        guid=known or None,
-        url=found[0] if found else None,
-        title=title or _beginning(text),
-        content=content,
-        text=text,
-        published=None if published is None else float(published),
-        digest=hashlib.sha256(msgspec.json.encode(parts)).hexdigest(),
-    )
 
 
 def _beginning(text: str) -> str:

@@ -29,11 +29,7 @@ from tidemill_apps.feeds.addresses import (
 from tidemill_apps.feeds.answer_headers import max_age, retry_after
 from tidemill_apps.feeds.sites import mask_url
 
-ACCEPT = (
-    "application/atom+xml, application/rss+xml, application/feed+json, application/rdf+xml, "
-    "application/xml;q=0.9, text/xml;q=0.9, application/json;q=0.8, text/html;q=0.5, */*;q=0.1"
-)
-MAX_HEADER_BYTES = 65_536
+ACCEPT = "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, */*;q=0.8"
 _PERMANENT_REDIRECTS = (301, 308)
 _SUCCESSES = range(200, 300)
 _REDIRECTS = (*_PERMANENT_REDIRECTS, 302, 303, 307)
@@ -140,8 +136,6 @@ class Fetcher:
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
             timeout=aiohttp.ClientTimeout(total=None),
-            max_line_size=MAX_HEADER_BYTES,
-            max_field_size=MAX_HEADER_BYTES,
         )
         return self
 
@@ -172,10 +166,8 @@ class Fetcher:
         location = answer.headers.get("location")
         if not location:
             raise FetchError(FetchErrorKind.PROTOCOL, f"the redirect {answer.status} names no Location")
-        if len(visited) > self._limits.max_redirects:
-            raise FetchError(
-                FetchErrorKind.REDIRECTS, f"there are more than {self._limits.max_redirects} redirects"
-            )
+        if len(visited) > (limit := self._limits.max_redirects):
+            raise FetchError(FetchErrorKind.REDIRECTS, f"there are more than {limit} redirects")
         try:
             target = self._check_url(urljoin(answer.url, location))
         except FetchError as error:
@@ -200,6 +192,8 @@ class Fetcher:
         try:
             async with asyncio.timeout(max(seconds, 0)):
                 return await self._exchange(target, request)
+        except PrivateAddress as error:
+            raise FetchError(FetchErrorKind.BLOCKED, str(error)) from None
         except TimeoutError:
             limit = f"{self._limits.seconds:g} seconds"
             raise FetchError(FetchErrorKind.TIMEOUT, f"there was no whole answer within {limit}") from None
@@ -211,20 +205,14 @@ class Fetcher:
         if self._session is None:
             raise RuntimeError("use the fetcher as an async context manager")
         url = URL(target.url, encoded=True)  # byte for byte as it was checked
-        headers = self._request_headers(request)
-        async with self._session.get(url, headers=headers, allow_redirects=False) as response:
-            if response.status == HTTPStatus.NOT_MODIFIED and not _is_conditional(request):
+        headers = {"User-Agent": self._limits.user_agent, "Accept": ACCEPT, "Accept-Encoding": "gzip, br"}
+        conditions = {"If-None-Match": request.etag, "If-Modified-Since": request.last_modified}
+        validators = {name: value for name, value in conditions.items() if value is not None}
+        async with self._session.get(url, headers=headers | validators, allow_redirects=False) as response:
+            if response.status == HTTPStatus.NOT_MODIFIED and not validators:
                 raise FetchError(FetchErrorKind.PROTOCOL, "the server answers 304 but was sent no validator")
             body = await self._read_body(response) if response.status in _SUCCESSES else None
             return _fetch_answer(response, target.url, body)
-
-    def _request_headers(self, request: FetchRequest) -> dict[str, str]:
-        headers = {"User-Agent": self._limits.user_agent, "Accept": ACCEPT, "Accept-Encoding": "gzip, br"}
-        if request.etag is not None:
-            headers["If-None-Match"] = request.etag
-        if request.last_modified is not None:
-            headers["If-Modified-Since"] = request.last_modified
-        return headers
 
     async def _read_body(self, response: aiohttp.ClientResponse) -> bytes:
         """Reads the decompressed body. aiohttp decompresses a piece only after the one before was read."""
@@ -238,7 +226,7 @@ class Fetcher:
 
 
 class _CheckedResolver(AbstractResolver):
-    """Resolves a name and refuses it if one of its addresses may not be fetched."""
+    """Resolves a name. Raises PrivateAddress if one of its addresses may not be fetched."""
 
     def __init__(self, resolver: AbstractResolver, allowed: AllowedAddresses) -> None:
         self._resolver, self._allowed = resolver, allowed
@@ -249,18 +237,11 @@ class _CheckedResolver(AbstractResolver):
         target = FeedAddress("", "", host, port)
         results = await self._resolver.resolve(host, port, family)
         for result in results:
-            try:
-                check_address(target, result["host"], self._allowed)
-            except PrivateAddress as error:
-                raise FetchError(FetchErrorKind.BLOCKED, str(error)) from None
+            check_address(target, result["host"], self._allowed)
         return results
 
     async def close(self) -> None:
         await self._resolver.close()
-
-
-def _is_conditional(request: FetchRequest) -> bool:
-    return request.etag is not None or request.last_modified is not None
 
 
 def _fetch_answer(response: aiohttp.ClientResponse, url: str, body: bytes | None) -> FetchAnswer:

@@ -12,7 +12,7 @@ import sys
 from asyncio import StreamReader, StreamWriter
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from contextlib import suppress
-from typing import BinaryIO, Self, cast
+from typing import BinaryIO, NamedTuple, Self, cast
 
 import msgspec
 
@@ -34,7 +34,7 @@ class ParserLimits(msgspec.Struct, frozen=True, kw_only=True):
     processes: int = 1
 
 
-class ParserTask(msgspec.Struct, frozen=True, kw_only=True):
+class ParserTask(NamedTuple):
     """A document for the child. It looks for links to feeds if `find_links` is True."""
 
     body: bytes
@@ -43,12 +43,8 @@ class ParserTask(msgspec.Struct, frozen=True, kw_only=True):
     find_links: bool = False
 
 
-class ParserResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of the child; `problem` is the message of UnreadableFeed."""
-
-    document: FeedDocument | None = None
-    links: tuple[FeedLink, ...] = ()
-    problem: str | None = None
+ParserResult = FeedDocument | list[FeedLink] | str
+"""The answer of the child; a string is the message of UnreadableFeed."""
 
 
 class FeedParser:
@@ -59,10 +55,10 @@ class FeedParser:
     def __init__(self, limits: ParserLimits | None = None) -> None:
         self._limits = limits or ParserLimits()
         self._idle: asyncio.Queue[_ParserChild | None] = asyncio.Queue()
-
-    async def __aenter__(self) -> Self:
         for _ in range(self._limits.processes):
             self._idle.put_nowait(None)
+
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -72,18 +68,11 @@ class FeedParser:
 
     async def parse(self, body: bytes, content_type: str | None, url: str) -> FeedDocument:
         """Returns the feed in a document. Raises UnreadableFeed if it has none or exceeds a limit."""
-        result = await self._run(ParserTask(body=body, content_type=content_type, url=url))
-        if result.document is None:
-            raise UnreadableFeed(result.problem or "the document has no feed")
-        return result.document
+        return cast("FeedDocument", await self._run(ParserTask(body, content_type, url)))
 
     async def find_links(self, body: bytes, content_type: str | None, url: str) -> list[FeedLink]:
         """Returns the feeds that an HTML page names. Raises UnreadableFeed if the page exceeds a limit."""
-        task = ParserTask(body=body, content_type=content_type, url=url, find_links=True)
-        result = await self._run(task)
-        if result.problem is not None:
-            raise UnreadableFeed(result.problem)
-        return list(result.links)
+        return cast("list[FeedLink]", await self._run(ParserTask(body, content_type, url, find_links=True)))
 
     async def _run(self, task: ParserTask) -> ParserResult:
         child, reusable = await self._idle.get(), None
@@ -102,6 +91,8 @@ class FeedParser:
             self._idle.put_nowait(reusable)
             if reusable is None and child is not None:  # its late answer would belong to another document
                 await child.stop()
+        if isinstance(result, str):
+            raise UnreadableFeed(result)
         return result
 
 
@@ -120,6 +111,7 @@ class _ParserChild:
             stdin=PIPE,
             stdout=PIPE,
             stderr=DEVNULL,
+            start_new_session=True,  # Ctrl-C ends the worker, which still finishes its documents
             env={"PATH": os.environ.get("PATH", ""), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         child = cls(process, cast("StreamWriter", process.stdin), cast("StreamReader", process.stdout))
@@ -127,7 +119,11 @@ class _ParserChild:
             async with asyncio.timeout(START_SECONDS):
                 await child._read_frame()
         except (EOFError, TimeoutError) as error:
+            await child.stop()
             raise RuntimeError("the parser process does not start; run it by hand to see why") from error
+        except asyncio.CancelledError:
+            await child.stop()
+            raise
         return child
 
     @property
@@ -139,7 +135,7 @@ class _ParserChild:
         frame = msgspec.msgpack.encode(task)
         self._sink.write(len(frame).to_bytes(_LENGTH_BYTES) + frame)
         await self._sink.drain()
-        return msgspec.msgpack.decode(await self._read_frame(), type=ParserResult)
+        return cast("ParserResult", msgspec.msgpack.decode(await self._read_frame(), type=ParserResult))
 
     async def _read_frame(self) -> bytes:
         length = int.from_bytes(await self._source.readexactly(_LENGTH_BYTES))
@@ -170,15 +166,14 @@ def serve(source: BinaryIO, sink: BinaryIO, *, max_memory_bytes: int, seconds: f
 def _result(task: ParserTask) -> ParserResult:
     try:
         if task.find_links:
-            page = decode_document(task.body, task.content_type)
-            return ParserResult(links=tuple(find_feed_links(page, task.url)))
-        return ParserResult(document=parse_document(task.body, task.content_type, task.url))
+            return find_feed_links(decode_document(task.body, task.content_type), task.url)
+        return parse_document(task.body, task.content_type, task.url)
     except UnreadableFeed as error:
-        return ParserResult(problem=str(error))
+        return str(error)
     except MemoryError:
-        return ParserResult(problem="the document needs too much memory to parse")
+        return "the document needs too much memory to parse"
     except Exception as error:  # noqa: BLE001 - any error of a library is one about this document
-        return ParserResult(problem=f"the document cannot be parsed ({type(error).__name__})")
+        return f"the document cannot be parsed ({type(error).__name__})"
 
 
 def _write_frame(sink: BinaryIO, frame: bytes) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.apps.feeds.raw_server import Canary, RawServer
+from tests.apps.feeds.raw_server import CanaryListener, RawServer
 from tidemill_apps.feeds.parser_process import FeedParser
 
 
@@ -18,9 +18,9 @@ async def server() -> AsyncIterator[RawServer]:
 
 
 @pytest.fixture
-async def canary() -> AsyncIterator[Canary]:
+async def canary() -> AsyncIterator[CanaryListener]:
     """A listener on loopback that must not be called."""
-    async with Canary() as canary:
+    async with CanaryListener() as canary:
         yield canary
 
 

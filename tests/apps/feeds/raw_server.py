@@ -20,10 +20,10 @@ class RawRequest(NamedTuple):
     headers: dict[str, str]
 
 
-Answer = Callable[[RawRequest, asyncio.StreamWriter], Awaitable[None]]
+RawAnswer = Callable[[RawRequest, asyncio.StreamWriter], Awaitable[None]]
 
 
-def raw_answer(status: str, body: bytes = b"", **headers: str) -> Answer:
+def raw_answer(status: str, body: bytes = b"", **headers: str) -> RawAnswer:
     """Returns an answer of fixed bytes. An underscore in the name of a header is a hyphen."""
     lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     if "Content_Length" not in headers:
@@ -41,7 +41,7 @@ class RawServer:
     """A server on loopback. `answers` has an answer for each path; the connection is closed after it."""
 
     def __init__(self) -> None:
-        self.answers: dict[str, Answer] = {}
+        self.answers: dict[str, RawAnswer] = {}
         self.requests: list[RawRequest] = []
         self._server: asyncio.Server | None = None
         self._handlers: set[asyncio.Task[None]] = set()
@@ -56,7 +56,7 @@ class RawServer:
         return [request.path for request in self.requests]
 
     def redirect(self, path: str, status: int, location: str) -> None:
-        self.answers[path] = raw_answer(f"{status} Moved", Location=location)
+        self.answers[path] = raw_answer(f"{status} Moved", location=location)
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._handle, "127.0.0.1", 0)
@@ -85,7 +85,7 @@ class RawServer:
         writer.close()
 
 
-class Canary(RawServer):
+class CanaryListener(RawServer):
     """A listener that must not be called. `called` counts its connections."""
 
     def __init__(self) -> None:
@@ -126,3 +126,7 @@ def loopback_fetcher(*servers: RawServer, **limits: object) -> Fetcher:
     """A fetcher that may fetch from these servers, and from no other server on loopback."""
     allowed = tuple(f"127.0.0.1:{server.port}" for server in servers)
     return Fetcher(FetchLimits(user_agent=USER_AGENT, allowed_addresses=allowed, **limits))  # type: ignore[arg-type]
+
+
+async def no_wait(url: str) -> None:
+    """Lets the fetcher follow each redirect at once."""

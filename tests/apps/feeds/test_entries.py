@@ -36,53 +36,53 @@ class Articles:
         return changes
 
 
-A, B, C = entry("g1", "/1", "d1"), entry("g2", "/2", "d2"), entry("g3", "/3", "d3")
+FIRST, SECOND, THIRD = entry("g1", "/1", "d1"), entry("g2", "/2", "d2"), entry("g3", "/3", "d3")
 
 
 def test_a_first_refresh_has_only_new_entries() -> None:
-    assert plan_changes([], [A, B]) == ArticleChanges((A, B), (), ())
+    assert plan_changes([], [FIRST, SECOND]) == ArticleChanges((FIRST, SECOND), (), ())
 
 
 def test_the_same_document_changes_nothing_in_any_order() -> None:
     articles = Articles()
-    articles.refresh(A, B)
-    assert articles.refresh(B, A) == ArticleChanges((), (), ("a1", "a0"))
-    assert articles.refresh(C, B, A) == ArticleChanges((C,), (), ("a1", "a0"))
+    articles.refresh(FIRST, SECOND)
+    assert articles.refresh(SECOND, FIRST) == ArticleChanges((), (), ("a1", "a0"))
+    assert articles.refresh(THIRD, SECOND, FIRST) == ArticleChanges((THIRD,), (), ("a1", "a0"))
 
 
 def test_an_entry_that_left_the_document_and_came_back_is_known() -> None:
     articles = Articles()
-    articles.refresh(A)
-    articles.refresh(B)
-    assert articles.refresh(A).unchanged == ("a0",)
+    articles.refresh(FIRST)
+    articles.refresh(SECOND)
+    assert articles.refresh(FIRST).unchanged == ("a0",)
 
 
 def test_a_changed_text_updates_its_row() -> None:
     articles = Articles()
-    articles.refresh(A, B)
+    articles.refresh(FIRST, SECOND)
     version = entry("g1", "/1", "d1 corrected")
-    assert articles.refresh(version, B) == ArticleChanges((), (ArticleUpdate("a0", version),), ("a1",))
+    assert articles.refresh(version, SECOND) == ArticleChanges((), (ArticleUpdate("a0", version),), ("a1",))
 
 
 def test_a_changed_url_is_recognised_by_its_guid() -> None:
     articles = Articles()
-    articles.refresh(A)
+    articles.refresh(FIRST)
     moved = entry("g1", "/moved", "d1 corrected")
     assert articles.refresh(moved).updated == (ArticleUpdate("a0", moved),)
 
 
 def test_a_changed_guid_is_recognised_by_its_url() -> None:
     articles = Articles()
-    articles.refresh(A, B)
+    articles.refresh(FIRST, SECOND)
     changed = entry("other", "/1", "d1 corrected")
-    assert articles.refresh(changed, B).updated == (ArticleUpdate("a0", changed),)
+    assert articles.refresh(changed, SECOND).updated == (ArticleUpdate("a0", changed),)
 
 
 def test_a_changed_guid_and_url_are_recognised_by_the_text() -> None:
     articles = Articles()
-    articles.refresh(A, B)
+    articles.refresh(FIRST, SECOND)
     changed = entry("other", "/moved", "d1")
-    assert articles.refresh(changed, B).updated == (ArticleUpdate("a0", changed),)
+    assert articles.refresh(changed, SECOND).updated == (ArticleUpdate("a0", changed),)
 
 
 def test_entries_without_guids_are_recognised_by_url_or_text() -> None:
@@ -101,6 +101,18 @@ def test_a_guid_that_every_entry_has_identifies_none() -> None:
     changes = articles.refresh(entry("same", "/3", "d3"), version, entry("same", "/1", "d1"))
     assert [new.url for new in changes.new] == ["/3"]
     assert changes.updated == (ArticleUpdate("a1", version),)
+    assert [new.url for new in articles.refresh(entry("same", "/4", "d4")).new] == ["/4"]
+
+
+def test_the_guid_counts_more_than_the_url_and_the_url_more_than_the_text() -> None:
+    articles = Articles()
+    articles.refresh(FIRST, SECOND, THIRD)
+    by_guid = entry("g1", "/2", "d3")
+    assert articles.refresh(by_guid).updated == (ArticleUpdate("a0", by_guid),)
+    articles = Articles()
+    articles.refresh(FIRST, SECOND, THIRD)
+    by_url = entry("other", "/2", "d3")
+    assert articles.refresh(by_url).updated == (ArticleUpdate("a1", by_url),)
 
 
 def test_a_url_that_every_entry_has_identifies_none() -> None:
@@ -108,20 +120,22 @@ def test_a_url_that_every_entry_has_identifies_none() -> None:
     articles = Articles()
     articles.refresh(*(entry(f"g{number}", "/show", f"d{number}") for number in range(3)))
     changes = articles.refresh(entry("g3", "/show", "d3"), entry("g2", "/show", "d2"))
-    assert [new.guid for new in changes.new] == ["g3"], "no episode that left the document is overwritten"
+    assert [new.guid for new in changes.new] == ["g3"]
+    changes = articles.refresh(entry("g4", "/show", "d4"))
+    assert [new.guid for new in changes.new] == ["g4"], "no episode that left the document is overwritten"
 
 
 def test_an_equal_text_is_another_article_if_the_first_is_still_there() -> None:
     articles = Articles()
-    articles.refresh(A)
+    articles.refresh(FIRST)
     again = entry("g9", "/9", "d1")
-    assert articles.refresh(again, A) == ArticleChanges((again,), (), ("a0",))
+    assert articles.refresh(again, FIRST) == ArticleChanges((again,), (), ("a0",))
 
 
 def test_an_entry_that_the_document_has_twice_is_stored_once() -> None:
     articles = Articles()
-    assert articles.refresh(A, B, A).new == (A, B)
-    assert articles.refresh(A, A, B).unchanged == ("a0", "a1")
+    assert articles.refresh(FIRST, SECOND, FIRST).new == (FIRST, SECOND)
+    assert articles.refresh(FIRST, FIRST, SECOND).unchanged == ("a0", "a1")
 
 
 def test_a_back_dated_entry_is_new_and_a_changed_date_is_no_update() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import socket
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,16 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from tests.apps.feeds.raw_server import (
     USER_AGENT,
-    Canary,
+    CanaryListener,
     RawRequest,
     RawServer,
     loopback_fetcher,
+    no_wait,
     raw_answer,
 )
 from tests.notifications.test_address_policy import ELSEWHERE, INSIDE
 from tests.servers.certificates import Certificate
 from tidemill import ConfigurationError
-from tidemill_apps.feeds import fetcher as fetcher_module
 from tidemill_apps.feeds.fetcher import (
     FetchAnswer,
     Fetcher,
@@ -65,10 +66,6 @@ class ScriptedResolver(AbstractResolver):
         pass
 
 
-async def no_wait(url: str) -> None:
-    """Follows every redirect at once."""
-
-
 async def fetch(fetcher: Fetcher, url: str, **validators: str) -> FetchAnswer:
     return await fetcher.fetch(FetchRequest(url=url, **validators), no_wait)
 
@@ -102,11 +99,11 @@ async def test_an_etag_that_cannot_be_sent_back_is_not_kept(server: RawServer) -
 
 
 async def test_the_request_is_honest_and_has_no_cookies(
-    server: RawServer, canary: Canary, monkeypatch: pytest.MonkeyPatch
+    server: RawServer, canary: CanaryListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", canary.url)
     server.answers["/b"] = raw_answer("200 OK", b"body", Set_Cookie="a=1")
-    server.answers["/a"] = raw_answer("302 Found", Location="/b", Set_Cookie="a=1; Path=/")
+    server.answers["/a"] = raw_answer("302 Found", location="/b", Set_Cookie="a=1; Path=/")
     async with loopback_fetcher(server) as fetcher:
         await fetch(fetcher, f"{server.url}/a")
         await fetch(fetcher, f"{server.url}/b")
@@ -120,8 +117,16 @@ async def test_the_request_is_honest_and_has_no_cookies(
 
 @pytest.mark.parametrize(
     ("statuses", "permanent"),
-    [([301], True), ([308], True), ([301, 308, 301], True), ([302], False), ([307], False), ([303], False)]
-    + [([301, 302], False), ([307, 308], False)],
+    [
+        ([301], True),
+        ([308], True),
+        ([301, 308, 301], True),
+        ([302], False),
+        ([307], False),
+        ([303], False),
+        ([301, 302], False),
+        ([307, 308], False),
+    ],
 )
 async def test_redirects_are_followed_and_only_permanent_ones_are_reported(
     server: RawServer, statuses: list[int], permanent: bool
@@ -159,23 +164,42 @@ async def test_at_most_five_redirects_are_followed(server: RawServer, redirects:
             assert len(server.requests) == 6
 
 
+@pytest.fixture
+def passing_time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds by which all clocks of the test are put forward."""
+    passed = [0.0]
+    monotonic = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + passed[0])
+    return passed
+
+
 async def test_the_wait_for_a_hop_does_not_count_against_the_time_limit(
-    server: RawServer, monkeypatch: pytest.MonkeyPatch
+    server: RawServer, passing_time: list[float]
 ) -> None:
     """A site that allows one request a minute may delay the redirect longer than a fetch may last."""
     server.redirect("/a", 302, "/b")
-    server.answers["/b"] = raw_answer("200 OK", b"body")
-    waited = 0.0
-    monotonic = fetcher_module.time.monotonic
+    server.redirect("/b", 302, "/c")
+    server.answers["/c"] = raw_answer("200 OK", b"body")
 
     async def before_hop(_: str) -> None:
-        nonlocal waited
-        waited += 1000.0
+        passing_time[0] += 1000.0
 
-    monkeypatch.setattr(fetcher_module.time, "monotonic", lambda: monotonic() + waited)
     async with loopback_fetcher(server) as fetcher:
         answer = await fetcher.fetch(FetchRequest(url=f"{server.url}/a"), before_hop)
-    assert (answer.body, waited) == (b"body", 1000.0)
+    assert (answer.body, passing_time) == (b"body", [2000.0])
+
+
+async def test_the_time_limit_holds_for_all_hops_together(
+    server: RawServer, passing_time: list[float]
+) -> None:
+    async def answer(request: RawRequest, writer: asyncio.StreamWriter) -> None:
+        passing_time[0] += 20.0
+        await raw_answer("302 Found", location=f"{request.path}x")(request, writer)
+
+    server.answers = {"/": answer, "/x": answer}
+    async with loopback_fetcher(server, seconds=30.0) as fetcher:
+        error = await failure(fetcher, server.url)
+    assert (error.kind, server.paths) == (FetchErrorKind.TIMEOUT, ["/", "/x"])
 
 
 @pytest.mark.parametrize(
@@ -213,7 +237,7 @@ async def test_the_size_limit_counts_decompressed_bytes(
         ("connect", "there is no connection to 127.0.0.1:"),
     ],
 )
-async def test_failures_to_connect_are_told_apart(server: RawServer, kind: str, text: str) -> None:
+async def test_a_missing_name_and_a_closed_port_are_different_errors(kind: str, text: str) -> None:
     async with RawServer() as gone:
         port = gone.port
     limits = FetchLimits(user_agent=USER_AGENT, allowed_addresses=("127.0.0.1",))
@@ -258,7 +282,7 @@ def test_a_malformed_allowed_address_is_refused_at_the_start(entry: str) -> None
 
 
 @pytest.mark.parametrize("host", INSIDE)
-async def test_addresses_of_this_machine_are_not_called(canary: Canary, host: str) -> None:
+async def test_addresses_of_this_machine_are_not_called(canary: CanaryListener, host: str) -> None:
     async with Fetcher(FetchLimits(user_agent=USER_AGENT)) as fetcher:
         error = await failure(fetcher, f"http://{host}:{canary.port}/")
     assert (error.kind, error.retryable, canary.called) == (FetchErrorKind.BLOCKED, False, 0)
@@ -266,7 +290,7 @@ async def test_addresses_of_this_machine_are_not_called(canary: Canary, host: st
 
 @pytest.mark.parametrize("host", INSIDE + ELSEWHERE)
 async def test_redirects_into_the_network_are_not_followed(
-    server: RawServer, canary: Canary, host: str
+    server: RawServer, canary: CanaryListener, host: str
 ) -> None:
     """The server may be fetched; its redirect leads to another port or host and may not."""
     server.redirect("/", 302, f"http://{host}:{canary.port}/secret")
@@ -306,7 +330,7 @@ async def test_unusable_redirects_are_clear_errors(
 @pytest.mark.parametrize(
     "address", ["127.0.0.1", "10.1.2.3", "169.254.169.254", "100.64.0.1", "fd00::1", "::1"]
 )
-async def test_a_name_that_leads_into_the_network_is_refused(canary: Canary, address: str) -> None:
+async def test_a_name_that_leads_into_the_network_is_refused(canary: CanaryListener, address: str) -> None:
     """One private address is enough, also beside a public one."""
     resolver = ScriptedResolver(["93.184.216.34", address])
     async with Fetcher(FetchLimits(user_agent=USER_AGENT), resolver=resolver) as fetcher:
@@ -316,7 +340,7 @@ async def test_a_name_that_leads_into_the_network_is_refused(canary: Canary, add
 
 
 async def test_dns_rebinding_connects_only_to_the_checked_address(
-    canary: Canary, monkeypatch: pytest.MonkeyPatch
+    canary: CanaryListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The name is public when it is looked up first and private afterwards."""
     resolver = ScriptedResolver(["93.184.216.34"], ["127.0.0.1"])
@@ -336,7 +360,7 @@ async def test_dns_rebinding_connects_only_to_the_checked_address(
     assert (len(connected), canary.called) == (1, 0)
 
 
-async def test_each_hop_is_resolved_and_checked_again(server: RawServer, canary: Canary) -> None:
+async def test_each_hop_is_resolved_and_checked_again(server: RawServer, canary: CanaryListener) -> None:
     """The server redirects to itself after its name was moved into the network."""
     resolver = ScriptedResolver(["127.0.0.1"], ["127.0.0.2"])
     server.redirect("/a", 302, f"http://rebinds.example:{server.port}/b")
