@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import httpx2
 import pytest
+import requests
 from obstore.store import MemoryStore
 
 from tests.web.asgi_client import HOST, send_request
@@ -61,6 +64,19 @@ async def test_the_limit_holds_to_the_byte(server: FileServer) -> None:
         answer = await post(server, content)
         assert (answer.status_code, "over" in answer.json()["detail"]) == (413, True)
     assert len(server.uploads) == 2
+
+
+async def test_other_clients_receive_the_refusal_of_a_much_larger_file(server: FileServer) -> None:
+    """The server discards what they have already begun to send, so the response is not lost."""
+    headers, address = {**server.headers, **AUDIO}, f"{server.url}/api/files"
+    async with aiohttp.ClientSession(headers=headers) as session:
+        for _ in range(2):
+            async with session.post(address, data=BytesIO(bytes(60 * MIB))) as refused:
+                assert refused.status == 413
+    answer = await asyncio.to_thread(
+        requests.post, address, data=bytes(60 * MIB), headers=headers, timeout=60
+    )
+    assert answer.status_code == 413
 
 
 async def raw_answer(server: FileServer, *headers: str) -> bytes:

@@ -73,7 +73,11 @@ def _start_at(after: Schedule, next_at: float, now: float, handled_until: float)
     first_tick = max(next_at, now, handled_until + TICK_DISTANCE_SECONDS)
     unhandled = max(handled_until, first_tick - TICK_DISTANCE_SECONDS)
     return replace(
-        after, next_at=next_at, first_tick=first_tick, handled_until=min(after.handled_until, unhandled)
+        after,
+        next_at=next_at,
+        first_tick=first_tick,
+        tick_delay=0.0,
+        handled_until=min(after.handled_until, unhandled),
     )
 
 

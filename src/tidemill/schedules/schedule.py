@@ -109,6 +109,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - `next_at`: the requested time of the next tick, as in the last request. The same request again changes
       nothing.
     - `first_tick`: the tick of that request; the interval is counted from it, and it has no earlier ticks.
+    - `tick_delay`: by how many seconds that tick was moved last, because the last job was still live.
     - `disabled`: the code no longer declares it.
     - `last`: the id of the job that it created last.
     - `history`: its last ticks, newest last."""
@@ -121,6 +122,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     handled_until: float
     next_at: float | None = None
     first_tick: float | None = None
+    tick_delay: float = 0.0
     pause: Pause | None = None
     override: Override[ScheduleChanges] | None = None
     disabled: bool = False

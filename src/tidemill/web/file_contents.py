@@ -15,7 +15,7 @@ from tidemill.http_routes.files import File, ObjectStore
 from tidemill.http_routes.problems import HTTPError
 
 FILE_CHUNK_BYTES = 256 * 1024
-_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 """`O_NONBLOCK`, because opening a named pipe would otherwise wait for a writer."""
 
@@ -93,7 +93,8 @@ class FolderContent:
         except OSError as error:
             raise FileChangedError(f"{'/'.join(self._parts)} was removed while it was sent") from error
         try:
-            chunk = os.pread(handle, count, start) if _version(found) == self._version else b""
+            os.lseek(handle, start, os.SEEK_SET)
+            chunk = os.read(handle, count) if _version(found) == self._version else b""
         finally:
             os.close(handle)
         if not chunk:
