@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from tests.apps.feeds.feed_server import SeenRequest, answer_rss
+from tests.apps.feeds.politeness import site_gaps
 from tests.apps.feeds.service_kit import FeedBench, bench_in, until
 from tidemill import ScheduleNotFound, State
 from tidemill_apps.feeds.due_times import DAY_SECONDS
@@ -172,6 +173,19 @@ async def test_a_permanent_redirect_is_stored_after_five_answers_over_a_day(benc
         await bench.feeds.refresh(stored)
         await bench.wait_for_runs(feed, 7)
     assert "if-none-match" in bench.server.log[-1].headers
+
+
+async def test_a_redirect_takes_a_unit_of_the_site_that_it_leads_to_s3(tmp_path: Path) -> None:
+    async with bench_in(tmp_path, site_seconds=1.0) as bench:
+        target = bench.server.url("/c", "127.0.4.2")
+        bench.server.answers["/a"] = lambda _: web.Response(status=302, headers={"location": target})
+        feeds = [await bench.add("/a", host="127.0.4.1"), await bench.add("/b", host="127.0.4.2")]
+        async with bench.run_worker():
+            for feed in feeds:
+                await bench.wait_for_status(feed, "success")
+        assert {seen.path for seen in bench.server.log} == {"/a", "/b", "/c"}
+        assert min(site_gaps(bench.server.log)) >= 1.0
+        assert (await bench.get(feeds[0])).url.endswith("/a")  # a 302 is never stored
 
 
 async def test_a_redirect_never_leads_onto_another_feed(bench: FeedBench) -> None:
