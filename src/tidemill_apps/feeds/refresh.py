@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from hashlib import blake2b
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import structlog
@@ -15,29 +14,27 @@ from msgspec.structs import replace
 from tidemill import Context, GiveUp, Pool, RetryAfter, SnoozeFor
 from tidemill_apps.feeds.article_store import ArticleStore
 from tidemill_apps.feeds.documents import FeedDocument, UnreadableFeed
-from tidemill_apps.feeds.due_times import (
-    DelayReason,
-    NextRun,
-    WaitHints,
-    count_redirect,
-    next_after_failure,
-    next_after_success,
-    site_wait,
-)
+from tidemill_apps.feeds.due_times import DelayReason, NextRun, count_redirect, site_wait
 from tidemill_apps.feeds.feed_schedules import FeedSchedules, FeedSnapshot
-from tidemill_apps.feeds.feed_store import Feed, FeedState, FeedStore
+from tidemill_apps.feeds.feed_store import Feed, FeedStore
 from tidemill_apps.feeds.fetcher import FetchAnswer, Fetcher, FetchError, FetchErrorKind, FetchRequest
 from tidemill_apps.feeds.history import FeedHistory
 from tidemill_apps.feeds.parser_process import FeedParser
+from tidemill_apps.feeds.refresh_outcomes import (
+    FeedFailure,
+    RefreshResult,
+    SiteRefused,
+    body_digest,
+    raise_for_status,
+    state_after_failure,
+    state_after_success,
+)
 from tidemill_apps.feeds.sites import mask_url
 
 log = structlog.get_logger("tidemill_apps")
 EARLY_TOLERANCE_SECONDS = 1.0
 """A run that is due in less than this is not early."""
 OUTAGE_WAIT_SECONDS = 60.0
-MAX_RETRY_AFTER_IN_JOB_SECONDS = 60.0
-"""A 503 that asks for a longer wait ends the run."""
-MAX_ERROR_CHARS = 500
 UNCONNECTED_KINDS = (FetchErrorKind.DNS, FetchErrorKind.CONNECT, FetchErrorKind.TIMEOUT)
 
 
@@ -46,35 +43,6 @@ class FetchTools(msgspec.Struct, frozen=True):
 
     fetcher: Fetcher
     parser: FeedParser
-
-
-class RefreshResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The result of a job. `early`: the feed was not due. `superseded`: its URL changed during the fetch."""
-
-    feed_id: str
-    article_count: int = 0
-    outcome: Literal["fetched", "unchanged", "failed", "early", "deleted", "superseded"]
-
-
-class SiteRefused(Exception):
-    """Raised if a site answers 429. The pool reads `status` and `headers`, and closes the key of the site."""
-
-    def __init__(self, site: str, wait: float | None) -> None:
-        super().__init__(f"{site} answered 429 (too many requests)")
-        self.status = int(HTTPStatus.TOO_MANY_REQUESTS)
-        self.headers = {} if wait is None else {"retry-after": f"{wait:.3f}"}
-        self.site, self.wait = site, wait
-
-
-class FeedFailure(Exception):
-    """Raised if a feed could not be refreshed. `retry_after` is the wait that the server asked for."""
-
-    def __init__(
-        self, text: str, *, retryable: bool = False, retry_after: float | None = None, gone: bool = False
-    ) -> None:
-        super().__init__(text[:MAX_ERROR_CHARS])
-        self.retryable, self.retry_after, self.gone = retryable, retry_after, gone
-        self.timed_out = False
 
 
 class FeedRefresh:
@@ -176,7 +144,7 @@ class FeedRun:
             if refused.site != claimed:  # the pool key that this job waits for stays open
                 raise SnoozeFor(refused.wait or OUTAGE_WAIT_SECONDS, str(refused)) from None
             raise
-        _raise_for_status(answer, conditional=bool(state.etag or state.last_modified))
+        raise_for_status(answer, conditional=bool(state.etag or state.last_modified))
         return answer
 
     def _raise_if_refused(self, answer: FetchAnswer) -> None:
@@ -211,7 +179,7 @@ class FeedRun:
         """Returns the document of an answer; None if it is the stored one, or if it is an HTML page whose
         feed replaces the URL of a new feed."""
         state = self._feed.state.for_url(self._feed.url)
-        if answer.body is None or _digest(answer.body) == state.digest:
+        if answer.body is None or body_digest(answer.body) == state.digest:
             return None
         try:
             return await self._fetch_tools.parser.parse(answer.body, answer.content_type, answer.url)
@@ -250,13 +218,13 @@ class FeedRun:
             state = feed.state.for_url(feed.url)
             row: dict[str, Any] = {"last_fetched": now, "last_fetch_error": None}
             if isinstance(result, FeedFailure):
-                state, next_run = _after_failure(feed, state, result, now)
+                state, next_run = state_after_failure(feed, state, result, now)
                 row |= {"last_fetch_status": "failed", "last_fetch_error": str(result)}
             else:
                 if document is not None:
                     row |= {} if feed.title or not document.title else {"title": document.title}
                     count = await owner.articles.store_entries(connection, feed.id, document.entries, now)
-                state, next_run = _after_success(feed, state, result, document, now)
+                state, next_run = state_after_success(feed, state, result, document, now)
                 row["last_fetch_status"] = "success"
                 if target is not None:
                     row["url"] = target
@@ -295,68 +263,3 @@ class FeedRun:
             duration=round(self._refresh.now() - self._began, 3),
             **values,
         )
-
-
-def _raise_for_status(answer: FetchAnswer, *, conditional: bool) -> None:
-    status = answer.status
-    if answer.body is not None or (status == HTTPStatus.NOT_MODIFIED and conditional):
-        return
-    phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else "unknown status"
-    text, wait = f"the server answered {status} ({phrase})", answer.retry_after
-    if status == HTTPStatus.SERVICE_UNAVAILABLE and wait is not None:
-        raise FeedFailure(text, retryable=wait <= MAX_RETRY_AFTER_IN_JOB_SECONDS, retry_after=wait)
-    server_error = status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    raise FeedFailure(text, retryable=server_error, gone=status == HTTPStatus.GONE)
-
-
-def _after_success(
-    feed: Feed, state: FeedState, answer: FetchAnswer, document: FeedDocument | None, now: float
-) -> tuple[FeedState, NextRun]:
-    """Returns the state after a success, and the next run. A 304 may leave out the validators."""
-    ttl = None if document is None else document.ttl_seconds
-    hints = WaitHints(retry_after=answer.retry_after, max_age=answer.max_age, ttl=ttl)
-    next_run = next_after_success(now, feed.interval_seconds, hints)
-    redirect = count_redirect(state.redirect, answer.permanent_url, now)
-    kept = state if answer.body is None else FeedState()
-    after = replace(
-        state,
-        etag=answer.etag or kept.etag,
-        last_modified=answer.last_modified or kept.last_modified,
-        digest=kept.digest if answer.body is None else _digest(answer.body),
-        failures=0,
-        failing_since=None,
-        successes=state.successes + 1,
-        timed_out=False,
-        gone=False,
-        closed_until=_closed_until(answer.retry_after, now),
-        redirect_url=None if redirect is None else redirect.url,
-        redirect_count=0 if redirect is None else redirect.count,
-        redirect_since=None if redirect is None else redirect.since,
-    )
-    return after.scheduled(feed.refresh_interval, next_run), next_run
-
-
-def _after_failure(
-    feed: Feed, state: FeedState, failure: FeedFailure, now: float
-) -> tuple[FeedState, NextRun]:
-    failures, interval = state.failures + 1, feed.interval_seconds
-    next_run = next_after_failure(now, interval, failures, retry_after=failure.retry_after, gone=failure.gone)
-    after = replace(
-        state,
-        failures=failures,
-        failing_since=now if state.failing_since is None else state.failing_since,
-        failed=state.failed + 1,
-        timed_out=failure.timed_out,
-        gone=failure.gone,
-        closed_until=_closed_until(failure.retry_after, now),
-    )
-    return after.scheduled(feed.refresh_interval, next_run), next_run
-
-
-def _closed_until(retry_after: float | None, now: float) -> float | None:
-    wait = site_wait(retry_after, {}, now)
-    return now + wait if wait else None
-
-
-def _digest(body: bytes) -> str:
-    return blake2b(body, digest_size=16).hexdigest()

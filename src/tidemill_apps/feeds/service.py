@@ -35,7 +35,8 @@ from tidemill_apps.feeds.feed_store import Feed, FeedStore, NewFeed
 from tidemill_apps.feeds.fetcher import Fetcher
 from tidemill_apps.feeds.history import FeedHistory
 from tidemill_apps.feeds.parser_process import FeedParser
-from tidemill_apps.feeds.refresh import FeedRefresh, FetchTools, RefreshResult, SiteRefused
+from tidemill_apps.feeds.refresh import FeedRefresh, FetchTools
+from tidemill_apps.feeds.refresh_outcomes import RefreshResult, SiteRefused
 from tidemill_apps.feeds.settings import FeedsSettings
 from tidemill_apps.feeds.sites import mask_url, site_of
 
