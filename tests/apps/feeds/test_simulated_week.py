@@ -21,7 +21,7 @@ from tidemill_apps.feeds.service import Feeds
 from tidemill_apps.feeds.settings import FeedsSettings
 
 HOUR, MINUTES = 3600.0, 240
-WAITS = {
+REQUESTED_WAITS = {
     "/age": 10 * HOUR,
     "/ttl": 8 * HOUR,
     "/busy": 12 * HOUR,
@@ -34,7 +34,7 @@ WAITS = {
 def declare_answers(server: FeedServer) -> None:
     def with_age(seen: SeenRequest) -> web.Response:
         answer = server.answer_with_etag(seen)
-        answer.headers["cache-control"] = f"max-age={WAITS['/age']:.0f}"
+        answer.headers["cache-control"] = f"max-age={REQUESTED_WAITS['/age']:.0f}"
         return answer
 
     def with_ttl(seen: SeenRequest) -> web.Response:
@@ -43,7 +43,7 @@ def declare_answers(server: FeedServer) -> None:
         return answer_rss("ttl", "1", extra="<ttl>480</ttl>", etag='"ttl"')
 
     def refuse(status: int) -> web.Response:
-        wait = WAITS["/busy" if status == 503 else "/refused"]
+        wait = REQUESTED_WAITS["/busy" if status == 503 else "/refused"]
         return web.Response(status=status, headers={"retry-after": f"{wait:.0f}"})
 
     server.answers |= {
@@ -69,7 +69,7 @@ async def test_a_week_is_polite(tmp_path: Path, capsys: pytest.CaptureFixture[st
     ):
         await feeds.store.prepare()
         declare_answers(server)
-        paths = [*WAITS, "/down", "/plain"]
+        paths = [*REQUESTED_WAITS, "/down", "/plain"]
         hosts = {path: f"127.0.3.{number + 1}" for number, path in enumerate(paths)}
         new = [NewFeed(url=server.url(path, host), refresh_interval=MINUTES) for path, host in hosts.items()]
         await feeds.add(new)
@@ -84,14 +84,14 @@ async def test_a_week_is_polite(tmp_path: Path, capsys: pytest.CaptureFixture[st
             site_seconds=1.0,
             wrong_validators=server.wrong_validators,
             most_at_once=server.most_at_once,
-            not_before=WAITS,
+            not_before=REQUESTED_WAITS,
         )
         refused = score(
             [seen for seen in server.log if seen.path in ("/busy", "/refused", "/gone")],
             site_seconds=1.0,
             wrong_validators=0,
             most_at_once={},
-            not_before=WAITS,
+            not_before=REQUESTED_WAITS,
         )
         with capsys.disabled():
             print(f"\na simulated week, {len(paths)} feeds")
