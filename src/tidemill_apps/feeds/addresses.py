@@ -36,7 +36,6 @@ class FeedAddress(NamedTuple):
     """A checked URL in its normal form, and its parts. `host` is lower-case and in IDNA form."""
 
     url: str
-    scheme: str
     host: str
     port: int
 
@@ -73,7 +72,7 @@ def parse_feed_url(url: str) -> FeedAddress:
         raise InvalidFeedUrl("url: must have a port from 1 to 65535, is 0")
     host = _normal_host(parts.hostname)
     default = _DEFAULT_PORTS[parts.scheme]
-    return FeedAddress(_join(parts, host, port or default, default), parts.scheme, host, port or default)
+    return FeedAddress(_join(parts, host, port or default, default), host, port or default)
 
 
 def _join(parts: SplitResult, host: str, port: int, default: int) -> str:

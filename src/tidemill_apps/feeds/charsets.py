@@ -45,15 +45,14 @@ def decode_document(body: bytes, content_type: str | None) -> str:
             return body.decode(codec, "replace").removeprefix("\ufeff")
     declared = _declared_codecs(body, content_type)
     specific = [codec for codec in declared if codec not in ("utf-8", "cp1252")]
-    utf8 = _decode_strictly(body, "utf-8")
+    utf8 = _decode(body, "utf-8")
     certain = utf8 is not None and len(utf8.encode("ascii", "ignore")) <= len(utf8) - _CERTAIN_UTF8_CHARACTERS
     if utf8 is not None and (certain or not _EAST_ASIAN.intersection(specific)):
         return utf8
-    candidates = [_decode_strictly(body, codec) for codec in specific] + [utf8]
-    if (text := next((text for text in candidates if text is not None), None)) is not None:
-        return text
-    for codec in [*specific, "utf-8"]:
-        if (text := _decode_tolerantly(body, codec)) is not None:
+    candidates = [*(_decode(body, codec) for codec in specific), utf8]
+    candidates += [_decode(body, codec, "replace") for codec in (*specific, "utf-8")]
+    for text in candidates:
+        if text is not None:
             return text
     detected = _detected_codec(body)
     is_western = "cp1252" in declared and detected not in _EAST_ASIAN
@@ -77,17 +76,15 @@ def _python_codec(label: str) -> str | None:
     return None if name.startswith(("utf-16", "utf-32")) else _SUPERSETS.get(name, name)
 
 
-def _decode_strictly(body: bytes, codec: str) -> str | None:
+def _decode(body: bytes, codec: str, errors: str = "strict") -> str | None:
+    """Returns the text, or None if the codec does not fit; `errors="replace"` tolerates few errors."""
     try:
-        return body.decode(codec)
+        text = body.decode(codec, errors)
     except (UnicodeError, LookupError):
         return None
-
-
-def _decode_tolerantly(body: bytes, codec: str) -> str | None:
-    text = body.decode(codec, "replace")
     foreign = len(text) - len(text.encode("ascii", "ignore"))
-    return text if text.count("\ufffd") <= foreign * _TOLERATED_SHARE else None
+    fits = errors == "strict" or text.count("\ufffd") <= foreign * _TOLERATED_SHARE
+    return text if fits else None
 
 
 def _detected_codec(body: bytes) -> str:

@@ -22,15 +22,12 @@ from tidemill_apps.feeds.charsets import decode_document
 from tidemill_apps.feeds.html_content import html_to_text, http_url, sanitise
 
 _DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
-_DOCTYPE = re.compile(
-    r"(?:\s+|<\?.*?\?>|<!--.*?-->)*<!DOCTYPE[^\[>]*\[(.*?)\]\s*>", re.DOTALL | re.IGNORECASE
-)
+_FILLER = r"(?>\s+|<\?.*?\?>|<!--.*?-->)*+"  # atomic: other ways to split the filler are not tried
+_DOCTYPE = re.compile(rf"(?is){_FILLER}<!DOCTYPE[^\[>]*\[(.*?)\]\s*>")
 _HARMLESS_ENTITY = re.compile(
-    r"<!ENTITY\s+(?:\w+\s+(?:\"(?:&#\w+;|[^&%\"]){0,64}\"|'(?:&#\w+;|[^&%']){0,64}')|%\s[^>]*)\s*>"
+    r"<!ENTITY\s+(?:\w+\s+(?:\"(?:&#\w+;|[^&%\"]){0,64}\"|'(?:&#\w+;|[^&%']){0,64}')\s*|%\s[^>]*)>"
 )
-_ROOT_END = re.compile(
-    r"</(?:\w+:)?(?:rss|feed|rdf|channel)\s*>\s*(?:<!--.*?-->\s*)*$", re.DOTALL | re.IGNORECASE
-)
+_ROOT_END = re.compile(rf"(?is)</(?:\w+:)?(?:rss|feed|rdf|channel)\s*>{_FILLER}$")
 _HTML_PAGE = re.compile(r"<(?:!doctype\s+html|html)[\s>]", re.IGNORECASE)
 _JSON_FEED_VERSION = "https://jsonfeed.org/version/"
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
@@ -91,7 +88,7 @@ def _read_xml(text: str, url: str) -> FeedDocument:
     if not result["version"] and not entries:
         page = "an HTML page" if _HTML_PAGE.search(text[:2000]) else "neither RSS, Atom nor JSON Feed"
         raise UnreadableFeed(f"the document is {page}; look for the address of the feed on the site")
-    if result["bozo"] and not _ROOT_END.search(text[-1000:]):
+    if result["bozo"] and not _ROOT_END.search(text[-10_000:]):
         raise UnreadableFeed("the document is cut off; its last end tag is missing")
     return FeedDocument(
         title=_plain(feed, "title"),
@@ -111,11 +108,9 @@ def _check_entities(text: str) -> None:
 def _parse_with_feedparser(text: str, url: str) -> Any:
     import feedparser
 
-    source = io.BytesIO(_DECLARATION.sub("", text).encode("utf-8", "replace"))
+    file = io.BytesIO(_DECLARATION.sub("", text).encode("utf-8", "replace"))
     headers = {"content-type": "application/xml; charset=utf-8", "content-location": url}
-    return feedparser.parse(
-        source, response_headers=headers, sanitize_html=False, resolve_relative_uris=False
-    )
+    return feedparser.parse(file, response_headers=headers, sanitize_html=False, resolve_relative_uris=False)
 
 
 def _read_entry(item: Mapping[str, Any], url: str) -> FeedEntry:
@@ -188,9 +183,7 @@ def _read_json(text: str, url: str) -> FeedDocument:
 
 def _read_json_item(item: Mapping[str, Any], url: str) -> FeedEntry:
     contents = [("content_html", "text/html"), ("content_text", "text/plain"), ("summary", "text/plain")]
-    given = [
-        {"value": item[name], "type": kind} for name, kind in contents if isinstance(item.get(name), str)
-    ]
+    given = [{"value": item[key], "type": kind} for key, kind in contents if isinstance(item.get(key), str)]
     fields = {
         "id": None if item.get("id") is None else str(item["id"]),
         "link": item.get("url") or item.get("external_url"),

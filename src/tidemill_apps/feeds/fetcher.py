@@ -234,7 +234,7 @@ class _CheckedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        target = FeedAddress("", "", host, port)
+        target = FeedAddress("", host, port)
         results = await self._resolver.resolve(host, port, family)
         for result in results:
             check_address(target, result["host"], self._allowed)

@@ -13,10 +13,6 @@ import nh3
 MAX_LINK_CHARACTERS = 4000
 _FEED_TYPE = re.compile(r"(?:application|text)/(?:(?:rss|atom|rdf)\+xml|feed\+json|xml)")
 _BLOCK_TAG = re.compile(r"</?(?:p|br|hr|div|li|d[td]|h[1-6]|tr|blockquote|pre|figure|figcaption|article)>")
-_TAG = re.compile(
-    r"</?(?:p|br|hr|div|li|ul|ol|dl|dt|dd|h[1-6]|table|tr|blockquote|pre|figure|figcaption|article|header|"
-    r"footer|aside|nav|details|summary|center|caption)>"
-)
 _TAG = re.compile(r"<[^>]*>")
 _SPACES = re.compile(r"[^\S\n]+")
 _EMPTY_LINES = re.compile(r" ?\n[ \n]*")
@@ -79,9 +75,9 @@ class _LinkReader(HTMLParser):
         if tag == "base":
             self._base = http_url(attributes.get("href"), self._base) or self._base
         content_type = attributes.get("type", "").partition(";")[0].strip().lower()
-        is_feed = "alternate" in attributes.get("rel", "").lower().split() and _FEED_TYPE.fullmatch(
-            content_type
-        )
-        if tag == "link" and is_feed and (url := http_url(attributes.get("href"), self._base)):
+        is_alternate = "alternate" in attributes.get("rel", "").lower().split()
+        if tag != "link" or not is_alternate or not _FEED_TYPE.fullmatch(content_type):
+            return
+        if url := http_url(attributes.get("href"), self._base):
             title = " ".join(attributes.get("title", "").split())
             self.links.setdefault(url, FeedLink(url=url, title=title, content_type=content_type))

@@ -227,6 +227,14 @@ def test_an_unreadable_document_is_refused_with_a_sentence(body: bytes, problem:
         parse_document(body, None, URL)
 
 
+@pytest.mark.parametrize("filler", ["\n" * 5_000, "<!-- a -->\n" * 500, "<?a b?>" * 500])
+def test_fillers_before_and_after_the_feed_cost_no_time(filler: str) -> None:
+    """A pattern that tries every split of the filler would never end."""
+    feed = f"<rss version='2.0'><channel><title>标题</title>&x;</channel></rss>{filler}"
+    document = parse_document(f"<?xml version='1.0'?>{filler}{feed}".encode(), None, URL)
+    assert document.title == "标题"
+
+
 def test_harmless_entities_are_read() -> None:
     doctype = (
         '<!DOCTYPE rss [<!ENTITY copy "&#169;"><!ENTITY % HTMLlat1 PUBLIC "-//W3C//x" "http://x.example/y">]>'
