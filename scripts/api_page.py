@@ -82,6 +82,7 @@ SECTIONS = {
         "NewWebhook",
         "WebhookView",
         "FinishedJob",
+        "AllowedAddresses",
         "Alerts",
         "AlertRule",
         "AlertView",

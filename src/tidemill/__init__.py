@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from tidemill.inspect.views import BulkResult, JobView, Overview, QueueView
     from tidemill.metrics.dependencies import DependencyStatus
     from tidemill.metrics.rollup import QueueTotal
+    from tidemill.notifications.address_policy import AllowedAddresses
     from tidemill.notifications.alert_rules import AlertRule
     from tidemill.notifications.alerts import Alerts, AlertView
     from tidemill.notifications.webhook_records import FinishedJob, NewWebhook
@@ -106,6 +107,7 @@ else:
         "AlertRule": "notifications.alert_rules",
         "AlertView": "notifications.alerts",
         "Alerts": "notifications.alerts",
+        "AllowedAddresses": "notifications.address_policy",
         "BulkResult": "inspect.views",
         "Day": "core.calendars",
         "DependencyStatus": "metrics.dependencies",
@@ -163,6 +165,7 @@ __all__ = [
     "AlertRule",
     "AlertView",
     "Alerts",
+    "AllowedAddresses",
     "AnswerUnavailable",
     "ArchiveJobs",
     "AttemptExit",

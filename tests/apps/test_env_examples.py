@@ -13,17 +13,24 @@ import tidemill_apps
 from tidemill_apps.articles.settings import ArticlesSettings
 from tidemill_apps.articles.settings import load_settings as articles_settings
 from tidemill_apps.common.settings import EnvironmentSettings
+from tidemill_apps.feeds.settings import FeedsSettings
+from tidemill_apps.feeds.settings import load_settings as feeds_settings
 from tidemill_apps.music.settings import MusicSettings
 from tidemill_apps.music.settings import load_settings as music_settings
 from tidemill_apps.podcasts.settings import PodcastsSettings
 from tidemill_apps.podcasts.settings import load_settings as podcasts_settings
 
 ROOT = Path(tidemill_apps.__file__).parent
-SHARED = {"TIDEMILL_URL", "GEMINI_API_KEY", "OPENAI_API_KEY"}
-"""Variables without the prefix of the application; not each of them has a use for Gemini."""
+SHARED = {
+    "music": {"TIDEMILL_URL", "GEMINI_API_KEY", "OPENAI_API_KEY"},
+    "articles": {"TIDEMILL_URL", "GEMINI_API_KEY", "OPENAI_API_KEY"},
+    "feeds": {"TIDEMILL_URL", "WEBHOOK_SECRET"},
+    "podcasts": {"TIDEMILL_URL", "OPENAI_API_KEY"},
+}
 APPLICATIONS = [
     pytest.param("music", MusicSettings(), music_settings, id="music"),
     pytest.param("articles", ArticlesSettings(), articles_settings, id="articles"),
+    pytest.param("feeds", FeedsSettings(), feeds_settings, id="feeds"),
     pytest.param("podcasts", PodcastsSettings(), podcasts_settings, id="podcasts"),
 ]
 
@@ -50,7 +57,7 @@ def variables(settings: EnvironmentSettings, prefix: str) -> Iterator[str]:
 @pytest.mark.parametrize(("application", "defaults", "_"), APPLICATIONS)
 def test_every_setting_is_in_it_x5(application: str, defaults: EnvironmentSettings, _: object) -> None:
     expected = set(variables(defaults, f"{application}_"))
-    assert example(application).keys() | {"GEMINI_API_KEY"} == expected | SHARED
+    assert example(application).keys() == expected | SHARED[application]
 
 
 @pytest.mark.parametrize(("application", "defaults", "from_environment"), APPLICATIONS)
@@ -62,7 +69,7 @@ def test_a_copy_changes_nothing_x5(
     assert from_environment({}) == defaults
 
 
-@pytest.mark.parametrize("application", ["music", "articles", "podcasts"])
+@pytest.mark.parametrize("application", ["music", "articles", "feeds", "podcasts"])
 def test_secrets_have_no_value_x5(application: str) -> None:
-    secret = re.compile(r"KEY$|PASSWORD$|TOKEN$")
+    secret = re.compile(r"KEY$|PASSWORD$|TOKEN$|SECRET$")
     assert [name for name, value in example(application).items() if secret.search(name) and value] == []

@@ -20,7 +20,7 @@ PUBLIC = frozenset(
         "tidemill.web",
     }
 )
-APART = ("music", "articles", "podcasts")
+APART = ("music", "articles", "feeds", "podcasts")
 ROOT = Path(tidemill_apps.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 

@@ -34,7 +34,7 @@ def test_x6_compose_files_start_workers_that_the_command_line_knows(path: Path) 
     command = ["shop.jobs:app" if "APP" in word else word for word in services["worker"]["command"]]
     grace = parsed(command).params["grace"]
     assert grace < float(services["worker"]["stop_grace_period"].removesuffix("s"))
-    (server,) = set(services) - {"worker"}
+    (server,) = set(services) - {"worker", "web"}
     check = services[server]["healthcheck"]
     assert (check["interval"], check["timeout"], check["retries"]) == ("10s", "3s", 3)
     assert services[server]["volumes"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 from typing import Any
 
@@ -90,6 +91,24 @@ def test_an_allowed_address_is_called(receiver: Receiver, entry: str) -> None:
     assert len(receiver.requests) == 1
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_an_entry_with_a_port_allows_that_port_only(
+    receiver: Receiver, canary: ForbiddenListener, host: str
+) -> None:
+    allowed = AllowedAddresses.of([f"{host}:{receiver.port}"])
+    assert _post(f"http://{host}:{receiver.port}/", allowed) == 204
+    with pytest.raises(AddressNotAllowed):
+        _post(f"http://{host}:{canary.port}/", allowed)
+    assert canary.called == 0
+
+
+def test_an_ipv4_address_in_ipv6_form_counts_as_the_ipv4_address() -> None:
+    """Applications pass addresses as their resolver returns them."""
+    mapped = ipaddress.ip_address("::ffff:127.0.0.1")
+    assert not AllowedAddresses().allows("host", 80, mapped)
+    assert AllowedAddresses.of(["127.0.0.1:80"]).allows("host", 80, mapped)
+
+
 def test_a_name_that_means_something_else_a_moment_later_is_called_where_it_was_checked(
     monkeypatch: pytest.MonkeyPatch, canary: ForbiddenListener
 ) -> None:
@@ -171,8 +190,6 @@ def test_an_address_that_stands_for_another_is_taken_for_that() -> None:
 
 
 def test_public_addresses_are_public() -> None:
-    import ipaddress
-
     for address in ("93.184.216.34", "8.8.8.8", "2606:2800:220:1:248:1893:25c8:1946"):
         assert is_public(ipaddress.ip_address(address))
 

@@ -1,4 +1,4 @@
-"""Decides which addresses a webhook may call.
+"""Decides which addresses a webhook may call. Applications that fetch URLs of users share the rule.
 
 Users choose a webhook's address, and workers call it from inside the operator's network. The address must not
 lead to internal services (SSRF).
@@ -10,6 +10,7 @@ effect."""
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -34,6 +35,8 @@ _SPECIAL_NETWORKS = tuple(
 )
 """Networks that `ipaddress` calls global and that are not public: protocol assignments, 6to4 relays,
 site-local and documentation addresses, and the address at which Azure serves its own virtual machines."""
+_HOST_ENTRY = re.compile(r"([^\s/:\[\]@]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?")
+"""A host with or without a port, as the setting `webhooks.allow` names it."""
 
 
 class AddressNotAllowed(GiveUp):
@@ -56,29 +59,39 @@ class SocketAddress(NamedTuple):
 
 
 class AllowedAddresses(msgspec.Struct, frozen=True):
-    """The addresses that a webhook may call although they are not public. `hosts` has host names, and
-    `networks` has IP networks such as 10.0.0.0/8."""
+    """Decides which IP addresses may be called: all public ones, and the given exceptions.
+
+    `hosts` has host names, and hosts with a port such as localhost:8080. `networks` has IP networks such as
+    10.0.0.0/8."""
 
     hosts: frozenset[str] = frozenset()
     networks: tuple[Network, ...] = ()
 
     @classmethod
-    def of(cls, entries: Iterable[str]) -> AllowedAddresses:
+    def of(cls, entries: Iterable[str], *, setting: str = "webhooks.allow") -> AllowedAddresses:
+        """Returns the exceptions in a setting. Raises ConfigurationError, which names the setting, if an
+        entry is neither a host, a host with a port nor a network."""
         hosts, networks = set(), []
         for entry in entries:
             try:
                 networks.append(ipaddress.ip_network(entry))
             except ValueError:
-                if not entry or "/" in entry or ":" in entry:
+                if _HOST_ENTRY.fullmatch(entry) is None:
                     raise ConfigurationError(
-                        f"webhooks.allow: must be hosts or networks such as 10.0.0.0/8, has {entry!r}"
+                        f"{setting}: must be hosts, host:port or networks such as 10.0.0.0/8, has {entry!r}"
                     ) from None
-                hosts.add(entry.lower())
+                hosts.add(entry.lower().replace("[", "").replace("]", ""))
         return cls(frozenset(hosts), tuple(networks))
 
-    def allows(self, host: str, address: Address) -> bool:
+    def allows(self, host: str, port: int, address: Address) -> bool:
+        """Returns True if a call to `host` may connect to this address and port. An IPv4 address in IPv6 form
+        counts as the IPv4 address."""
+        address = unmap_ipv4(address)
+        names = (host, f"{host}:{port}", f"{address}:{port}")
         return (
-            is_public(address) or host in self.hosts or any(address in network for network in self.networks)
+            is_public(address)
+            or any(name in self.hosts for name in names)
+            or any(address in network for network in self.networks)
         )
 
 
@@ -133,8 +146,8 @@ def resolve_addresses(target: UrlTarget, allowed: AllowedAddresses, *, flags: in
         target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=flags
     )
     for family, _, _, _, address in found:
-        known = _unmap_ipv4(ipaddress.ip_address(str(address[0]).partition("%")[0]))
-        if not allowed.allows(target.host, known):
+        known = unmap_ipv4(ipaddress.ip_address(str(address[0]).partition("%")[0]))
+        if not allowed.allows(target.host, target.port, known):
             raise AddressNotAllowed(
                 f"{target.host} leads to {known}, which is not public; to allow it add the host or "
                 "its network to the setting webhooks.allow"
@@ -143,6 +156,7 @@ def resolve_addresses(target: UrlTarget, allowed: AllowedAddresses, *, flags: in
     return addresses
 
 
-def _unmap_ipv4(address: Address) -> Address:
+def unmap_ipv4(address: Address) -> Address:
+    """Returns the IPv4 address of an IPv4-mapped IPv6 address, and any other address as it is."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address

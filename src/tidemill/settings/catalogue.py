@@ -168,7 +168,7 @@ _WEBHOOKS = _section(
         "allow",
         value_types.HOSTS,
         (),
-        "hosts by name, and networks, that webhooks may call though they are not public; none by default",
+        "hosts, host:port and networks that webhooks may call although they are not public; none by default",
     ),
     ("timeout", value_types.SECONDS, 15.0, "how long a receiver has for its whole answer"),
 )
