@@ -280,3 +280,22 @@ def test_the_job_that_was_excused_most_often_decides_for_its_batch(virtually: Vi
         await running
 
     virtually(scenario)
+
+
+def test_a_claim_that_reserves_no_call_adds_nothing_to_the_reports(virtually: Virtually) -> None:
+    """Each of three calls is reserved and reported. The claim itself reserves no call."""
+
+    async def scenario(bench: Bench) -> None:
+        pool = await bench.pool("voice", Limit.characters(1000, per="minute"), Limit.concurrent(4))
+
+        async def speak(ctx: Context) -> None:
+            for characters in (100, 90, 68):
+                async with ctx.spend(pool, concurrent=0, characters=characters):
+                    ctx.used(pool, characters=characters)
+
+        bench.task(speak, pool=pool, cost={"characters": 0, "requests": 0})
+        await bench.enqueue("speak")
+        await bench.run_until_idle()
+        assert await bench.used("voice") == {"characters per minute": 258, "calls at once": 0}
+
+    virtually(scenario)

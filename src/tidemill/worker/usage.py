@@ -249,7 +249,8 @@ class AttemptUsage:
             reported.setdefault((usage.pool, usage.key), []).append(usage.units)
         reserved: dict[PoolKey, list[Units]] = {}
         for need in self._reserved:
-            reserved.setdefault((need.pool, need.key), []).append(need.units)
+            calls = reserved.setdefault((need.pool, need.key), [])
+            calls.extend([need.units] if _covers_call(need) else [])
         if only_reported:
             return [_reported_usage(of, reported.get(of, []), units) for of, units in reserved.items()]
         return [
@@ -257,6 +258,12 @@ class AttemptUsage:
             for (pool, key), reserved_units in reserved.items()
             if (pool, key) in reported
         ]
+
+
+def _covers_call(need: Need) -> bool:
+    """False if the need reserves no request and no other unit, so that no call can be charged to it."""
+    requests = need.units.get("requests", IMPLIED["requests"])
+    return bool(requests or any(units for unit, units in need.units.items() if unit not in IMPLIED))
 
 
 def _reported_usage(of: PoolKey, reported: list[Units], reserved: list[Units]) -> PoolUsage:
