@@ -50,8 +50,8 @@ class _SharedRecords:
 
     @contextmanager
     def verb(self) -> Iterator[Records]:
-        """Context manager that holds the store's lock and yields the records, so that its block is atomic.
-        Afterwards it wakes the listeners of the topics in `records.topics`, which the block has filled."""
+        """Context manager that holds the store's lock and yields the records. Afterwards it wakes the
+        listeners of the topics in `records.topics`."""
         with self.records.lock:
             self.records.topics.clear()
             yield self.records

@@ -82,8 +82,8 @@ def pool_row(declared: str, override: str | None) -> PoolRow:
 
 
 class SettingsCache:
-    """The parsed rows of queues and pools. Every `read` reads the row from the database, because another
-    process may have changed it. The row is parsed only if its text has changed."""
+    """The parsed rows of queues and pools. `read` always reads the row from the database, and parses it only
+    if its text has changed."""
 
     def __init__(self) -> None:
         self._parsed: dict[str, tuple[QueueTexts, CachedQueueRow]] = {}

@@ -94,8 +94,8 @@ class SqliteTransaction:
         return self.queue(queue).in_force(self.now)
 
     def queue_changed(self, name: str) -> None:
-        """Forgets the loaded row of a queue, after it has changed in the database. The next use reads the row
-        again. Also opens the lanes that a concurrency limit has blocked."""
+        """Forgets the loaded row of a queue, after the row has changed in the database. Also opens the lanes
+        that a concurrency limit has blocked."""
         self._queues.pop(name, None)
         self.connection.execute(SQL.reopen_lanes, (name,))
 
@@ -143,8 +143,8 @@ class SqliteTransaction:
             self.add_to_lane(job.queue, job.lane, (job.priority, job.due, job.seq))
 
     def add_to_lane(self, queue: str, lane: str, position: tuple[int, float, int], jobs: int = 1) -> None:
-        """Updates a lane that got `jobs` new ready jobs. `position` is (priority, due time, sequence number)
-        of the first new job. It becomes the head of the lane if it sorts before the current head."""
+        """Updates a lane that got `jobs` new ready jobs. `position`: (priority, due time, sequence number) of
+        the first new job."""
         group = lane_group(lane)
         if group:
             self.connection.execute(SQL.unblock_for_priority, (queue, lane, position[0]))
@@ -274,13 +274,12 @@ class SqliteTransaction:
 
     def touch(self, queue: str, lane: str, served: int | None = None) -> None:
         """Records that the ready jobs of a lane changed; `refresh_lanes` later writes the lane's new first
-        job. If a claim took a call from the lane, `served` is the store-wide number of that call. Of lanes
-        with the same priority, the one with the smallest `served` comes next."""
+        job. `served`: the store-wide number of the call that a claim took from the lane."""
         self._lanes[queue, lane] = served or self._lanes.get((queue, lane))
 
     def free_slot(self, queue: str, lane: str) -> None:
-        """Called when a job of the lane has stopped running. If `key_concurrency` is set, opens the lanes of
-        the job's key. Wakes the queue if it has a concurrency limit of any kind."""
+        """Opens the lanes of a key after one of its jobs has stopped running, if `key_concurrency` is set.
+        Wakes the queue if it has any concurrency limit."""
         settings = self.settings(queue)
         if settings.key_concurrency is not None and (key := lane_key(lane)):
             self.connection.execute(SQL.unblock, (queue, key))

@@ -1,15 +1,12 @@
 """Wake-ups within a process and between processes.
 
-A topic names the thing that a listener waits for, such as new jobs of a queue. Every listener has a Unix
-datagram socket in a folder beside the database. Before a listener waits, it arms: it links its socket into
-one folder per topic. The sender of a wake-up first removes one link and then sends one byte to the linked
-socket. So the next wake-up goes to another idle worker. A busy worker has no links and is not disturbed.
+A topic names what a listener waits for, such as new jobs of a queue. Every listener has a Unix datagram
+socket in a folder beside the database. To arm, a listener links its socket into one folder per topic. The
+sender removes one link and then sends one byte to the linked socket. A busy worker has no links and is not
+disturbed.
 
-The sender must remove the link before it sends. A worker may arm again as soon as it is woken, and a later
-removal would delete its new link.
-
-Without Unix sockets, or if the folder cannot be written, listeners wait until their timeout. Wake-ups are
-only hints, so this costs time and nothing else."""
+The sender must remove the link before it sends. A woken worker may arm again at once, and a late removal
+would delete its new link. Without Unix sockets, listeners wait until their timeout."""
 
 from __future__ import annotations
 
@@ -249,8 +246,7 @@ def folder_name(topic: str) -> str:
 
 def _send(link: Path) -> bool:
     """Wakes the listener behind `link` and returns True. Returns False if no byte was sent; the caller then
-    wakes another listener. There are three causes. Another process removed the link first and wakes this
-    listener. The listener's process has died. Or its process is stopped and the socket buffer is full."""
+    wakes another listener."""
     try:
         link.unlink()
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, _short(_address(link)) as address:
@@ -279,8 +275,8 @@ def _delete_dead_sockets(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _short(path: Path) -> Iterator[str]:
-    """Yields a socket address of at most 100 bytes for `path`; the system refuses long socket addresses. For
-    a longer path, the address goes through an open file descriptor of the folder (/proc/self/fd)."""
+    """Yields a socket address of at most 100 bytes for `path`, because the system refuses longer
+    addresses."""
     if len(os.fsencode(path)) <= _MAX_ADDRESS_BYTES:
         yield str(path)
         return
