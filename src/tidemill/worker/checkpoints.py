@@ -62,9 +62,7 @@ class WorkerCheckpoints:
     async def _ask_on_loop(self, question: StepRequest) -> StepReply:
         """Sends a request about a step to the store and returns the reply.
 
-        If the attempt is cancelled during the request, a background task finishes the work. If the request
-        saves the result of a paid call, the task repeats it. If the request records the beginning of a step,
-        the task deletes this record, because the step's call will not be made."""
+        If the attempt is cancelled during the request, a background task finishes or undoes it."""
         number = next(self._numbers)
         try:
             return await self._answer(question, number)
@@ -156,10 +154,8 @@ async def _retry_on_outage(verb: Callable[[], Awaitable[T]], seconds: float) -> 
 
 
 def _run_without_wait(main: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine to its end on the event loop's own thread and returns its result. Raises
-    ConfigurationError if the coroutine has to wait.
-
-    Test tools use it, because they run sync handlers on the thread of the event loop."""
+    """Runs a coroutine on the thread of the event loop and returns its result. Raises ConfigurationError if
+    the coroutine has to wait."""
     try:
         main.send(None)
     except StopIteration as end:

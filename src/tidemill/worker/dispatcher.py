@@ -45,15 +45,14 @@ class IdleWait:
             self._listening = False
 
     def park(self, seconds: float, *, is_poll: bool) -> None:
-        """Starts a wait of at most `seconds`; then jobs are claimed. `is_poll=True`: no job is expected to be
-        due at that time, and the claim is made only in case a wake-up was lost."""
+        """Starts a wait of at most `seconds`. `is_poll=True` means that no job is expected at the end of the
+        wait."""
         self._timeout, self._is_poll, self._polled = seconds, is_poll, False
         self._parked.set()
 
     def found_work(self) -> None:
-        """Records that a claim returned jobs. If the claim was made without a wake-up (a poll), the wake-up
-        for these jobs was lost, perhaps because other processes no longer know this listener. The listener
-        therefore registers again before the next claim."""
+        """Records that a claim returned jobs. If no wake-up announced them, the listener registers again
+        before the next claim."""
         if self._polled:
             self._polled = self.armed = False
 
@@ -89,8 +88,8 @@ _BACKLOG_RETRY_SECONDS = 0.02
 class Dispatcher:
     """The main loop of a worker. It settles outcomes and claims jobs in one request to the store.
 
-    `extra_queues` are queues from which the worker may claim later, in addition to the queues of the options.
-    It listens to their wake-ups from the start."""
+    `extra_queues`: queues from which the worker may claim later. It listens to their wake-ups from the
+    start."""
 
     def __init__(
         self,
@@ -184,11 +183,9 @@ class Dispatcher:
 
     def _taken_at(self, claims: ClaimResult, began: float, sent: float) -> float:
         """Returns the earliest event-loop time at which the store may have reserved the units of the claimed
-        jobs. A claim may have been sent several times: first at `began`, last at `sent`.
+        jobs (P20).
 
-        `claims.waited` says how long the store waited before it reserved the units. It is None if the store
-        recognised a repeated claim (P20). Any of the requests may then have claimed the jobs, so the result
-        is `began`."""
+        A claim may have been sent several times: first at `began`, last at `sent`."""
         if claims.waited is None:
             return began
         return sent + min(claims.waited, self._loop.time() - sent)
@@ -197,9 +194,7 @@ class Dispatcher:
         """Removes the ended attempts from the outbox and returns them. The caller settles them in its next
         request.
 
-        `apart=True` allows this method to settle 64 or more outcomes in a separate request, so that the next
-        claim need not wait for them. It does so only if the worker claims jobs before slots are free. Returns
-        an empty list while a separate request runs."""
+        With `apart=True`, many outcomes may be settled in a separate request. They are then not returned."""
         if self._settling is not None:
             return []
         batch = self._outbox.take()
@@ -250,12 +245,11 @@ class Dispatcher:
             self._stall = self._loop.call_at(due, self._check_stall, self._slots.buffered[0], due)
 
     def _check_stall(self, first: object, due: float) -> None:
-        """Releases the jobs that wait in this worker for a slot, if none of them has started since this check
-        was planned. The worker had expected short jobs, but the running jobs are long.
+        """Releases the jobs that wait in this worker for a slot, if none has started since this check was
+        planned.
 
-        `first` was the first waiting attempt when this check was planned; `due` is the planned event-loop
-        time of the check. If the check runs much later than `due`, the event loop was blocked. Nothing is
-        then released, because the delay says nothing about the jobs."""
+        - `first`: the first waiting attempt when this check was planned.
+        - `due`: the planned event-loop time of the check. Much later, nothing is released."""
         self._stall = None
         late = self._loop.time() - due > STALL_SECONDS / 2
         if self._slots.buffered and self._slots.buffered[0] is first and not late:

@@ -30,9 +30,8 @@ class Drain:
     """The orderly stop of a worker. `begin` lets running jobs finish within `grace` seconds; `force` ends
     this grace time at once.
 
-    After the grace time the remaining handlers are cancelled and their jobs are released. If the store still
-    does not accept the outcomes some time later, `gave_up` is set, and the worker stops without settling
-    them."""
+    After the grace time, handlers that still run are cancelled and their jobs are released. `gave_up` is set
+    if the store does not accept the outcomes in time."""
 
     def __init__(
         self,
@@ -92,10 +91,9 @@ class Drain:
         self.gave_up.set()
 
     async def release_everything(self, store: Store) -> None:
-        """Cancels all handlers and releases their jobs, so that other workers need not wait for the leases to
-        end. It is for a worker that was cancelled or has crashed; after a drain there are no jobs left.
+        """Cancels all handlers and releases their jobs. It is for a worker that was cancelled or has crashed.
 
-        A job whose thread still runs is not released. Other workers get it when its lease ends."""
+        A job whose thread still runs is not released."""
         held = self._in_flight.held
         if not held:
             return

@@ -54,9 +54,7 @@ _REDACTED_FIELDS = ("message", "traceback", "reason", "problem")
 class EventEmitter:
     """Builds and emits the events of one worker. It adds the common fields and removes secrets from texts.
 
-    Waiting times are computed with the store's wall clock, as it was last read. Before the first reading the
-    wall clock of the worker's machine is used. `now` is the event-loop time at which the emitter is
-    created."""
+    `now`: the event-loop time at which the emitter is created."""
 
     def __init__(
         self,
@@ -177,12 +175,10 @@ def _emit_pool_change(emitter: EventEmitter, change: PoolChange) -> None:
 class OutcomeEvents:
     """Counts outcomes and emits their events, after the store has recorded them.
 
-    - `crashed`: attempts whose child process died. A claim does not contain the crash limit of the queue. So
-      `emit_crashes` later asks the store whether these jobs reached the limit, and emits the events.
-    - `on_missed`: a function that is called with each attempt whose reserved units were too old when its
-      handler was about to start; such an attempt is released.
-    - `on_dependency`: a function that is called with each attempt whose handler could not use a service, and
-      with its outcome."""
+    - `crashed`: attempts whose child process died. `emit_crashes` emits their events later.
+    - `on_missed`: is called with each attempt that was released because its reserved units were too old.
+    - `on_dependency`: is called with each attempt whose handler could not use a dependency, and its
+      outcome."""
 
     def __init__(
         self,
@@ -292,8 +288,7 @@ class OutcomeEvents:
 
 
 def seconds_late(attempt: Attempt) -> float:
-    """Returns how many seconds too late the handler was about to start. Reserved units must be used soon, so
-    a handler has a latest start time. A job whose handler would start later is released. Returns 0 if the
+    """Returns how many seconds after its latest start time the handler was about to start. Returns 0 if the
     attempt was not released for this reason."""
     usage = (attempt.batch or attempt).usage
     released = isinstance(attempt.outcome, JobRelease)

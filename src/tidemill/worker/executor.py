@@ -1,7 +1,6 @@
 """Runs attempts. Each attempt has one asyncio task, from its start to its outcome.
 
-This module is the hot path, because its code runs once per job. So it has only one wrapper coroutine per job,
-no timeout scope, no lock, and no log line on success. `benchmarks/worker_cost.py` measures it."""
+This code runs once per job, so it must be fast. `benchmarks/worker_cost.py` measures it."""
 
 from __future__ import annotations
 
@@ -43,8 +42,9 @@ _DONE = Success()
 class Executor:
     """Starts attempts in free slots and puts ended attempts into the outbox.
 
-    If a slot becomes free without an outcome, it sets `signal` to wake the dispatcher. `state` is the value
-    of `ctx.state`. `isolated` runs jobs in child processes; None if this is turned off."""
+    - `signal`: wakes the dispatcher if a slot becomes free without an outcome.
+    - `state`: the value of `ctx.state`.
+    - `isolated`: runs jobs in child processes; None if this is turned off."""
 
     def __init__(
         self,

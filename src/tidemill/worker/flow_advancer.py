@@ -29,14 +29,12 @@ hand."""
 
 
 class FlowAdvancer:
-    """Advances flows whose tasks this worker knows.
+    """Advances flows whose tasks this worker knows, and leaves the others to other workers.
 
-    If a flow has an unknown task, this worker leaves the flow to another worker and gives up the leadership
-    of this service, so that another worker can lead. If no worker knew the task for 24 hours, the flow's jobs
-    of that task fail. The worker that decides this must have seen the flow for at least one hour.
+    If no worker knew a task for 24 hours, the flow's jobs of that task fail.
 
-    `extra_jobs` is a function that returns jobs to create together with an advance, such as the webhook
-    delivery about the flow's end."""
+    `extra_jobs`: a function that returns jobs to create together with an advance, such as webhook
+    deliveries."""
 
     def __init__(
         self,
@@ -86,9 +84,7 @@ class FlowAdvancer:
     async def sweep(self) -> bool:
         """Advances flows from the worklist, as leader. Returns True if more flows wait.
 
-        If flows with unknown tasks are left, this worker gives up the leadership, so that a worker that knows
-        the tasks can lead. Before that it handles all other flows, because it cannot lead again for some
-        time."""
+        If flows with unknown tasks are left, this worker gives up the leadership."""
         more = await self._run_pass(None)
         if self._unknown_since and not more:
             await self._leader.hand_over(self.service)
@@ -120,8 +116,7 @@ class FlowAdvancer:
 
     async def _run_pass(self, ids: Sequence[str] | None) -> bool:
         """Advances the flows `ids`, or flows from the worklist if `ids` is None. Returns True if more flows
-        wait. Calls run one after the other, so the counter `advanced` includes all earlier calls when a call
-        returns."""
+        wait."""
         from tidemill.flows.advance import emit_flow_ended
         from tidemill.flows.advance_pass import MAX_FLOWS_PER_PASS, AdvancePass, UnconfirmedAdvances
 

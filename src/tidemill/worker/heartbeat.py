@@ -43,9 +43,7 @@ class WorkerIdentity(msgspec.Struct, frozen=True, kw_only=True):
 class HeartbeatSender:
     """Sends the heartbeats of a worker and handles the store's answers.
 
-    If the store answers that a claim is lost, the executor cancels the attempt. After the last report of an
-    ended attempt is sent, the attempt is put into the outbox. Executor and outbox belong to the worker's
-    event loop, so `to_worker` calls their methods on that loop."""
+    `to_worker`: calls a function on the worker's event loop."""
 
     def __init__(
         self,

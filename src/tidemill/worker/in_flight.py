@@ -10,11 +10,10 @@ from tidemill.worker.attempt import Attempt
 
 
 class InFlight:
-    """All jobs that a worker has claimed and not settled. They run, wait in the buffer, or wait to be
-    settled.
+    """All jobs that a worker has claimed and not settled.
 
     `held` maps job ids to attempts. `received` is the number of the last claim whose jobs are in `held`. A
-    heartbeat must list every job that the store assigns to this worker. Three rules guarantee this:
+    heartbeat must list every job of this worker, so keep this order:
 
     - A job enters `held` before `received` gets the number of its claim.
     - The heartbeat's thread reads `received` first and then copies `held`.
@@ -43,7 +42,7 @@ class InFlight:
 
 class Slots:
     """The slots of a worker. `concurrency` is their number, `running` how many are in use. `buffered` holds
-    attempts of jobs that were claimed before a slot was free; they wait for a slot."""
+    attempts that wait for a slot."""
 
     def __init__(self, concurrency: int) -> None:
         self.concurrency = concurrency

@@ -50,8 +50,10 @@ MIN_PRUNE_SECONDS = 1.0
 
 
 class Pruner:
-    """Deletes finished jobs by the retention of their queue. `time` is a function that returns the event-loop
-    time. Before each run, `metrics_rollup` saves totals of the history that the store is about to delete."""
+    """Deletes finished jobs by the retention of their queue.
+
+    - `time`: returns the event-loop time.
+    - `metrics_rollup`: saves totals of the history that the store is about to delete."""
 
     def __init__(
         self, store: Store, metrics_rollup: MetricsRollup, emitter: EventEmitter, time: Callable[[], float]
@@ -73,11 +75,10 @@ class Pruner:
         return pruned.more
 
     def seconds_until_next(self) -> float | None:
-        """Returns the seconds until about 1000 more jobs can be pruned, estimated from the last runs. Returns
-        None if the last run found none.
+        """Returns the estimated seconds until about 1000 more jobs can be pruned. Returns None if the last
+        run found none.
 
-        If jobs finish fast, the pruner runs often and briefly. A few long runs would delay claims, and the
-        store would grow between them."""
+        Frequent short runs delay claims less than a few long runs."""
         return self._rest
 
     def _update_rest(self) -> None:
@@ -88,10 +89,7 @@ class Pruner:
 
     async def _warn(self, queue: str, jobs: int) -> None:
         """Emits an event about jobs that were deleted before their retention time, because their queue kept
-        too many. `jobs` is how many this run deleted.
-
-        The event is emitted at most once per hour and queue. The history in the store shows whether another
-        worker has already warned."""
+        too many. It does so at most once per hour and queue."""
         is_first = queue not in self._warned
         self._warned[queue] = self._time()
         hour_ago = (await self._store.read_clock()).wall - HOUR_SECONDS
@@ -142,10 +140,7 @@ UPKEEP_SECONDS = 5.0
 
 class Maintenance:
     """Runs the maintenance services of a worker. At least every `lead_every` seconds it asks the store which
-    services this worker leads and which are due.
-
-    The services that reclaim, admit and advance have no timer of their own. They run when this answer, or a
-    wake-up, says that there is work."""
+    services this worker leads and which are due."""
 
     def __init__(
         self,

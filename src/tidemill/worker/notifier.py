@@ -1,7 +1,7 @@
 """Creates webhook deliveries and alert messages. Both are jobs in the queue `tidemill`.
 
-Each worker creates the deliveries for the jobs that it finished. The leader finds finished jobs without a
-delivery, and evaluates the alert rules."""
+Each worker creates the deliveries for the jobs that it finished. The leader adds missing deliveries and
+evaluates the alert rules."""
 
 from __future__ import annotations
 
@@ -104,10 +104,8 @@ class Notifier:
             self._emitter.signals.subscribe(self._outage_alerts.back, StoreRecovered)
 
     async def begin(self) -> None:
-        """Loads the webhooks before the first job runs. Otherwise a job that ends early would get no
-        delivery.
-
-        If the store does not answer, the error is ignored here; `_watch` retries and reports it."""
+        """Loads the webhooks. Call it before the first job runs; otherwise a job that ends early gets no
+        delivery."""
         if self._notifications.webhooks:
             with suppress(StoreError):
                 await self._refresh_webhooks()

@@ -42,8 +42,7 @@ class ReportBuffer:
     """Tells the heartbeat about new reports (progress and log lines). It also holds ended attempts until
     their last report is sent.
 
-    `has_new` is True if there are reports for the next heartbeat. Any thread may call `notify`. The heartbeat
-    calls `attach` with its event loop when it starts to run."""
+    `has_new`: True if there are reports for the next heartbeat. Any thread may call `notify`."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -64,10 +63,8 @@ class ReportBuffer:
             self._wake()
 
     def hold(self, attempt: Attempt) -> bool:
-        """Holds an ended attempt until its last report is sent, and returns True. Returns False, and holds
-        nothing, if the attempt has no unsent report.
-
-        If the heartbeat's thread does not run yet, the attempt waits for the first heartbeat."""
+        """Holds an ended attempt until its last report is sent, and returns True. Returns False if the
+        attempt has no unsent report."""
         if not attempt.has_report:
             return False
         self._final.append(attempt)

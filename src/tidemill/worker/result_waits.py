@@ -39,10 +39,10 @@ class NoDeadlock(Exception):
 
 
 class Deadlock:
-    """A wait that can never end. `reason` says why, as the last part of an error message.
+    """A wait that can never end. `reason` is the last part of an error message.
 
-    `by_notes=True`: the deadlock was found with notes in the store, in which other workers write what their
-    jobs wait for. Such a note may be half a second old, so the deadlock is not certain."""
+    `by_notes`: True if notes of other workers were used. They may be half a second old, so the deadlock is
+    not certain."""
 
     def __init__(self, reason: str, *, by_notes: bool) -> None:
         self.reason, self.by_notes = reason, by_notes
@@ -50,7 +50,7 @@ class Deadlock:
 
 class DeadlockSearch:
     """One search for a deadlock. `local_waits` maps ids of jobs on this worker to the targets that they wait
-    for. A job of another worker has a note in the store that says what the job waits for."""
+    for."""
 
     def __init__(self, store: Store, local_waits: Mapping[str, Sequence[WaitTarget]]) -> None:
         self._store, self._local_waits = store, local_waits
@@ -104,11 +104,10 @@ class DeadlockSearch:
         return [job for job in found if capacity.share(job) > 0]
 
     async def _pending(self, job: Job, seen: set[str]) -> list[Job]:
-        """Returns the jobs that have not started and for which `job` waits, directly or through other running
-        jobs. An empty list means that the running jobs wait for one another in a cycle.
+        """Returns the jobs that have not started and for which `job` waits, directly or through running jobs.
+        An empty list means a cycle of running jobs.
 
-        `seen` has the ids of the jobs that the search has visited. Raises `NoDeadlock` if one of the jobs may
-        still end by itself."""
+        Raises `NoDeadlock` if one of the jobs may still end by itself. `seen` has the visited job ids."""
         found: list[Job] = []
         for target in self._targets(job):
             for awaited in await self._jobs(target):
@@ -148,9 +147,10 @@ FLOW_ADVICE = "let a flow run one job after the other: docs/how-to/flows.md"
 
 
 class SlotLender:
-    """Lends slots: other jobs may use the slot of an attempt that only waits for the result of a job.
-    `on_slot_free` is called when a slot is lent. `open` maps each waiting attempt to the jobs and flows that
-    it waits for."""
+    """Lends slots: while an attempt only waits for the result of a job, another job may use its slot.
+
+    - `on_slot_free`: is called when a slot is lent.
+    - `open`: maps each waiting attempt to the jobs and flows that it waits for."""
 
     def __init__(self, in_flight: InFlight, slots: Slots, *, on_slot_free: Callable[[], None]) -> None:
         self._in_flight, self._slots, self._on_slot_free = in_flight, slots, on_slot_free

@@ -26,8 +26,7 @@ def die_with_parent(how: signal.Signals, parent: int) -> None:
     """Asks the Linux kernel to send the signal `how` to this process when the thread that started it ends.
     Does nothing on other systems.
 
-    `parent` is the process id of the expected parent. If the parent has already ended, the signal is sent at
-    once."""
+    `parent`: the process id of the expected parent."""
     if sys.platform != "linux":
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(how), 0, 0, 0)
@@ -62,10 +61,8 @@ class _MainImport:
 
 
 def describe_main_module() -> MainModule | None:
-    """Returns the main module of this program, so that a child process can import it.
-
-    Returns None if there is nothing to import. That is the case in an interactive session, for a program
-    given with `-c`, and for a package's `__main__`."""
+    """Returns the main module of this program, so that a child process can import it. Returns None if there
+    is nothing to import, as in an interactive session."""
     main = sys.modules["__main__"]
     name: str | None = getattr(getattr(main, "__spec__", None), "name", None)
     if name is not None:

@@ -1,8 +1,7 @@
 """The program of a child process. It runs jobs of one worker, one at a time, until the worker closes the
 pipe.
 
-It opens the application's lifespan once and runs every job on the same event loop; sync handlers run in a
-thread. So a handler runs as it would in a worker."""
+A handler runs here as it would in a worker."""
 
 from __future__ import annotations
 
@@ -54,10 +53,7 @@ from tidemill.worker.outcomes import decide_refusal, describe_error, outcome_of_
 
 
 def main() -> None:
-    """Runs the child process until the worker closes the pipe.
-
-    The worker has started this process in a new session. So the worker can kill everything that a handler
-    started, and Ctrl-C in a terminal reaches only the worker."""
+    """Runs the child process until the worker closes the pipe."""
     handle, begin = int(sys.argv[1]), decode_child_start(sys.argv[2])
     die_with_parent(signal.SIGKILL, begin.parent)
     mark_as_child()
@@ -85,8 +81,9 @@ def _loop_factory(begin: ChildStart) -> Callable[[], asyncio.AbstractEventLoop] 
 class ChildRunner:
     """Prepares and runs the jobs of a child process.
 
-    `_found` caches tasks by name and import path. `_state` is the value that the lifespan yielded.
-    `_cancel_next` is True if the worker cancelled a job before the job has started here."""
+    - `_found`: caches tasks by name and import path.
+    - `_state`: the value that the lifespan yielded.
+    - `_cancel_next`: True if the worker cancelled a job before the job has started here."""
 
     def __init__(self, pipe: WorkerPipe, begin: ChildStart) -> None:
         self._pipe, self._begin, self._logs = pipe, begin, begin.logs
@@ -296,9 +293,6 @@ class ChildRunner:
 
 
 def _retry_policy(run: RunRequest, definition: TaskDefinition) -> Retry:
-    """Returns the retry policy of the job.
-
-    Usually it is the policy of `definition`, the task that the child process has imported. If `definition` is
-    not the job's task, it is the policy that the worker sent with the job. This happens if the handler has no
-    task decorator, or is registered as several tasks."""
+    """Returns the retry policy of the job. This is the policy that the worker sent, if `definition` is not
+    the job's task."""
     return definition.retry if definition.name == run.job.task else Retry(**run.policy)  # type: ignore[arg-type]

@@ -31,11 +31,11 @@ class HandlerPath(msgspec.Struct, frozen=True):
 class ChildStart(msgspec.Struct, frozen=True, kw_only=True):
     """The start arguments of a child process.
 
-    - `path`, `argv` and `parent` are the worker's `sys.path`, `sys.argv` and process id.
-    - `uvloop` is True if the worker uses uvloop.
-    - `main` is the main module, which the child imports first; None if it needs none.
-    - `application` is the import path of the application (`module:variable`), None if there is none.
-    - `logs` are the worker's log settings."""
+    - `path`, `argv`, `parent`: the worker's `sys.path`, `sys.argv` and process id.
+    - `uvloop`: True if the worker uses uvloop.
+    - `main`: the main module, which the child imports first.
+    - `application`: the import path of the application (`module:variable`).
+    - `logs`: the worker's log settings."""
 
     path: list[str]
     argv: list[str]
@@ -47,13 +47,11 @@ class ChildStart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PrepareRequest(msgspec.Struct, frozen=True, tag="prepare request"):
-    """Asks the child to find the handler of `task` and to open the application's lifespan. The child looks
-    for the task in the application, then at the import path `handler`. The job's timeout starts only after
-    the reply.
+    """Asks the child to find the handler of `task` and to open the application's lifespan.
 
-    `middleware` is the number of middleware functions in the worker. If the child's application has another
-    number, the preparation fails; None means that the numbers are not compared. `lifespan=False`: only the
-    store is opened."""
+    - `handler`: the import path of the handler, used if the application does not have the task.
+    - `middleware`: how many middleware functions the child must find; None if any number is right.
+    - `lifespan`: False if only the store is opened."""
 
     task: str
     handler: HandlerPath | None
@@ -68,16 +66,14 @@ class CancelRequest(msgspec.Struct, frozen=True, tag="cancel request"):
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run request"):
     """Asks the child to run a job.
 
-    - `chance` is a random number between 0 and 1, for the retry delay.
-    - `policy` has the fields of the task's retry policy, without exception filters. It is used if the child
-      has only the function and not the task definition.
-    - `pools` are the settings of the job's pools, by name.
-    - `began` is the boot-clock time at which the message is sent, and `wall` the store's wall time at that
-      moment.
-    - `timeout` is the timeout of the attempt, in seconds from `began`.
-    - `late_in` is when the reserved units become too old, in seconds from `began`. A handler or call that
-      starts after that is late.
-    - `others` are the other jobs of the batch."""
+    - `chance`: a random number between 0 and 1, for the retry delay.
+    - `policy`: the task's retry policy, used if the child does not have the task definition.
+    - `pools`: the settings of the job's pools, by name.
+    - `began`: the boot-clock time at which the message is sent.
+    - `wall`: the store's wall time at that moment.
+    - `timeout`: seconds from `began`.
+    - `late_in`: seconds from `began` until the reserved units are too old.
+    - `others`: the other jobs of the batch."""
 
     job: ClaimedJob
     chance: float
@@ -140,9 +136,8 @@ class LateStartReply(msgspec.Struct, frozen=True, tag="late start reply"):
 
 
 class RunReply(msgspec.Struct, frozen=True, tag="run reply"):
-    """The outcome of a job that ran. The store usually applies `outcome`. It applies `charged` instead if a
-    provider's refusal must cost the job an attempt, for example because the pool's overload budget is used
-    up. `charged` is None if the job has no second outcome."""
+    """The outcome of a job that ran. The store applies `charged` instead of `outcome` if a provider's refusal
+    must cost the job an attempt."""
 
     outcome: Outcome
     charged: Outcome | None = None
