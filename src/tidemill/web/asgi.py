@@ -76,11 +76,9 @@ LIVE_PREFIX = "/live"
 
 def live_routes(routes: Iterable[Route], renderer: Renderer, live_views: LiveViews) -> list[Route]:
     """Returns one stream route for each page that needs a sign-in. The stream sends the live blocks of the
-    page, which are the template blocks that change while the page is open.
-
-    Public pages have no stream. Otherwise clients without a sign-in could open many streams and use up the
-    resources of the server."""
+    page, which are the template blocks that change while the page is open."""
     pages = (route for route in routes if not route.writes and not route.path.startswith("/api/"))
+    # Without a sign-in, a client could open many streams and use up the server.
     return [_live_route(route, renderer, live_views) for route in pages if route.role is not Role.PUBLIC]
 
 
@@ -122,9 +120,8 @@ def dashboard(app: Tidemill, *, auth: AuthHook | None = None) -> Starlette:
     """Returns an ASGI application with the API and the dashboard of `app`.
 
     Serve it alone, or mount it in another application: `Mount("/jobs", dashboard(app))`. `auth` is an async
-    function that returns the user of a request; it replaces Tidemill's sign-in. Host, Origin and roles are
-    checked in either case. The first request opens the store. The dashboard never closes the store; the code
-    that opened the application closes it."""
+    function that returns the user of a request; it replaces Tidemill's sign-in. The first request opens the
+    store; the dashboard never closes it."""
     return Dashboard(app, auth).starlette
 
 

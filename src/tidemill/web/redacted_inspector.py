@@ -51,10 +51,7 @@ class RedactedInspector(Inspector):
         scan_limit: int | None = DEFAULT_SCAN_LIMIT,
     ) -> JobPage:
         """Returns a page of matching jobs, newest first, with secrets hidden. Examines at most `scan_limit`
-        jobs.
-
-        A search by text or field does not find secret values. Neither the page, nor its cursor, nor `partial`
-        (True if the search stopped early) reveals whether a secret would match."""
+        jobs. A search by text or field does not find secret values."""
         self.redactor.refuse_secrets(check_filter(job_filter))
         if searches_values(job_filter):
             page = await self._find_visible(job_filter, limit, cursor, scan_limit)
@@ -111,11 +108,8 @@ class RedactedInspector(Inspector):
 
     async def _scan_end(self, job_filter: Filter, cursor: int | None, scan_limit: int) -> int | None:
         """Returns the cursor at which a search stops after it has examined `scan_limit` jobs. Returns None if
-        the search reaches the oldest job first.
-
-        To find the cursor, the method searches for a random text that no job contains. With the user's own
-        text, the store could stop earlier because it found a job. The cursor would then show whether a secret
-        matched."""
+        the search reaches the oldest job first. The cursor does not depend on the text of the search."""
+        # With the user's own text, the cursor would show whether a secret matched.
         nothing = replace(job_filter, text=self._unmatched_text, fields=())
         page = await (await self._store()).find(nothing, 1, cursor, scan_limit)
         return page.cursor

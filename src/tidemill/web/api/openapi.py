@@ -141,8 +141,8 @@ class _OpenAPISchemas:
 
 
 def _with_clean_description(schema: dict[str, Any]) -> dict[str, Any]:
-    """Returns the schema with the indentation removed from its description, which is the docstring of a
-    class. Before Python 3.13, a docstring contains the indentation of the source code."""
+    """Returns the schema with the indentation removed from its description. Before Python 3.13, a docstring
+    contains the indentation of the source code."""
     return schema | {"description": cleandoc(schema["description"])} if "description" in schema else schema
 
 
