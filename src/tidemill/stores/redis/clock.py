@@ -1,10 +1,9 @@
 """The clock argument of Lua scripts: it tells a script to read the server's clock, or gives it the time of a
 test's clock.
 
-The server's wall clock can be set while jobs run. Leases and windows must not change then, so the scripts
-have to notice it. Each call therefore sends the boot time that its client expects: the last boot time that
-the server replied, plus the time since then on the client's own clock. If the server's clock differs by
-seconds, the script corrects the boot clock or refuses the call (`lua/parts/clock.lua`)."""
+Leases and windows must not change when the server's wall clock is set. So each request sends the boot time
+that the client expects. If the server's clock differs by seconds, the script corrects the boot clock or
+refuses the request (`lua/parts/clock.lua`)."""
 
 from __future__ import annotations
 

@@ -57,9 +57,8 @@ class ThreadShards:
 
 
 class RedisHandle:
-    """The connections, clock and wake-ups of one store object. `clock` is the clock of a test; with None
-    the server's clock is used. `skew` returns seconds added to the server's clock, for tests that set the
-    clock."""
+    """The connections, clock and wake-ups of one store object. `clock`: the clock of a test; None means the
+    server's clock. `skew`: returns seconds to add to the server's clock, for tests."""
 
     def __init__(
         self, address: RedisAddress, clock: Clock | None = None, skew: Callable[[], float] | None = None

@@ -161,8 +161,8 @@ def decode_document(kind: DocumentKind, id_: str, text: bytes) -> Document:
 
 
 def encode_lane(row: LaneRow) -> bytes:
-    """Returns the stored form of a lane. It begins with two values by which `commit.lua` orders lanes:
-    whether the lane is blocked, and the number of the last call that was claimed from it."""
+    """Returns the stored form of a lane. It starts with two values for `commit.lua`: whether the lane is
+    blocked, and the number of its last call."""
     is_blocked = b"\1" if row.block is not None else b"\0"
     return (
         is_blocked + row.served.to_bytes(6) + _pack(_BlockColumns(row.block, row.missing_jobs, row.batch_due))
@@ -187,8 +187,8 @@ def decode_checkpoint(text: bytes) -> Checkpoint:
 
 
 def encode_known_id(request: str, known: KnownId) -> bytes:
-    """Returns the stored form of `known`, the answer to an earlier enqueue request. `request` is the id in
-    that request. If another job held its unique key, the id of that job is stored too."""
+    """Returns the stored form of `known`, the answer to an earlier enqueue request. `request`: the id in that
+    request."""
     job = b"" if known.id == request else known.id.encode()
     boot_id = known.term.boot_id.encode()
     term = _TERM.pack(known.term.wall, known.term.boot, len(boot_id)) + boot_id

@@ -67,9 +67,8 @@ class RedisWakeups:
 
 
 class RedisListener:
-    """Waits for wake-ups of some topics (W1, W2). Call `arm` and then `wait`. A wake-up between the two calls
-    is not lost: `wait` then returns True at once. It also returns True if a wake-up comes while it waits, and
-    False after the timeout. The next `arm` clears the wake-up."""
+    """Waits for wake-ups of some topics (W1, W2). Call `arm`, then look for work, then call `wait`. `wait`
+    returns True if a wake-up came after `arm`, and False after the timeout."""
 
     def __init__(self, wakeups: RedisWakeups, topics: tuple[str, ...], number: int) -> None:
         self._wakeups = wakeups
