@@ -39,9 +39,9 @@ class AbandonedClaim(msgspec.Struct, frozen=True):
 
 
 class PoolLedger:
-    """The pools, accounts and reservations of a store; implements the protocol `core.ledger.Ledger`. `freed`
-    is a function that is called with the key of an account whose units may be free again. Waiting jobs then
-    try again."""
+    """The pools, accounts and reservations of a store; implements the protocol `core.ledger.Ledger`.
+
+    `freed`: is called with the key of an account whose units may be free again."""
 
     def __init__(self, clock: Clock, freed: Callable[[AccountKey], None]) -> None:
         self._clock, self._freed = clock, freed
@@ -162,9 +162,9 @@ class PoolLedger:
                 self._open.change(reserved.account_key, 1)
 
     def exchange_deferred(self, claim: ClaimKey, need: Need) -> bool | float:
-        """Makes deferred units of a claim count from now, because their call is made now (P18). Deferred
-        units are reserved at the claim for a call that the handler asked for in an earlier attempt. Returns
-        True if done, or the seconds to wait if the pool denies. Returns False if the claim has no deferred
+        """Makes deferred units of a claim count from now, because their call is made now (P18).
+
+        Returns True if done, the seconds to wait if the pool denies, and False if the claim has no deferred
         units of that account."""
         held = self.reserved.get(claim, [])
         for at, reserved in enumerate(held):
@@ -181,9 +181,8 @@ class PoolLedger:
         return False
 
     def record_departure(self, claim: ClaimKey, need: Need, departure: Departure) -> None:
-        """Records a request that its reservation does not cover (P21). A late request leaves too long after
-        its reservation was made, so its units count again from now. An extra request is made in addition to
-        the reserved call, so it gets a new reservation."""
+        """Records a request that its reservation does not cover (P21). The units of a late request count
+        again from now. An extra request gets a new reservation."""
         if departure is Departure.EXTRA:
             reserved = late_calls.take_extra_request(self, need, self.now())
             self.add_reservations(claim, () if reserved is None else (reserved,))
@@ -204,8 +203,7 @@ class PoolLedger:
 
     def recount_units(self, claim: ClaimKey) -> None:
         """Ends the reservations of a claim whose worker stopped answering (P14). Their units count again from
-        now, because the worker may still make its calls. The store remembers the claim, so that a late
-        settlement can still report the provider's answers."""
+        now, because the worker may still make its calls."""
         ended = self.reserved.get(claim)
         if ended:
             ledger.recount_units(self, ended, claim[0], self.now())
@@ -213,9 +211,8 @@ class PoolLedger:
             self.unconfirmed_units[claim] = self._clock.wall()
 
     def handle_reboot(self) -> None:
-        """Updates the ledger after a restart of the machine, which starts the boot clock again. Removes from
-        all accounts the values that are no longer valid. Ends the leases of abandoned claims (claims of jobs
-        that were cancelled while they ran)."""
+        """Updates the ledger after a restart of the machine, which starts the boot clock again. Removes
+        values that are no longer valid, and ends the leases of abandoned claims."""
         for account_key in self.accounts:
             if known := self.load(account_key):
                 self.save(account_key, known[1])

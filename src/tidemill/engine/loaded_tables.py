@@ -15,8 +15,9 @@ V = TypeVar("V")
 
 class LoadedRows:
     """The rows that were loaded from the database for one transaction, by query. Calling the object with a
-    query returns the row, or raises NotLoaded. `read` records the queries that were asked, so that the commit
-    can check that their rows are unchanged."""
+    query returns the row, or raises NotLoaded.
+
+    `read`: the queries that were asked. The commit checks that their rows are unchanged."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -41,8 +42,10 @@ class LoadedRows:
 
 
 class LoadedTable(dict[K, V]):
-    """A dictionary that reads each value from the loaded rows at its first use. `query` is a function that
-    returns the query for a key. `build` is a function that makes the value from a row."""
+    """A dictionary that reads each value from the loaded rows at its first use.
+
+    - `query`: returns the query for a key.
+    - `build`: makes the value from a row."""
 
     def __init__(
         self, loaded: LoadedRows, query: Callable[[K], RowQuery], build: Callable[[K, Any], V]
@@ -159,8 +162,7 @@ class LoadedCounts(KeyCounts[K]):
 
 class PrefixKeys(SortedKeys):
     """The first keys of a sorted list; only these are loaded from the database. Reading beyond the last
-    loaded key raises NotLoaded, and the caller then loads more keys. Adding a key that sorts after the last
-    loaded key has no effect, because that part is not loaded."""
+    loaded key raises NotLoaded. Adding a key after the last loaded key has no effect."""
 
     __slots__ = ("_bound", "_loaded_count", "_query")
 
@@ -218,7 +220,6 @@ class PrefixKeys(SortedKeys):
         return self._bound is not None and key > self._bound
 
     def _miss(self, count: int) -> NoReturn:
-        """Raises NotLoaded to ask for more keys of the list; `count` is how many are needed. It asks for at
-        least twice as many keys as are loaded. A function that reads a long list therefore raises only a few
-        times."""
+        """Raises NotLoaded to ask for at least `count` keys of the list. It asks for at least twice as many
+        keys as are loaded."""
         raise NotLoaded(self._query, max(count, self._loaded_count, 1) + self._loaded_count)

@@ -44,7 +44,7 @@ def override_queue(records: Records, queue: str, edit: OverrideEdit[QueueChanges
 
 def pause_queue(records: Records, queue: str, until: float | None, reason: str | None) -> None:
     """Pauses a queue until the wall time `until`, or until it is resumed if `until` is None. A second pause
-    replaces the first. The queue gets a wake-up, so that an idle worker learns when the pause ends."""
+    replaces the first."""
     check_queue_name(queue)
     mark = Pause(records.clock.wall(), until, reason)
     if problem := mark.problem():

@@ -1,8 +1,5 @@
-"""Read sets: the rows that each store method loads before it runs. Some of these rows name further rows,
-which are loaded too.
-
-If an engine function needs a row that is not loaded, this costs one more round trip to the database. Loading
-the read set first avoids most of these round trips."""
+"""Read sets: the rows that each store method loads before it runs. Loading them first saves round trips to
+the database."""
 
 from __future__ import annotations
 
@@ -32,8 +29,10 @@ def no_follow_up(_want: RowQuery, _row: Any) -> Iterable[RowQuery]:
 
 
 class ReadSet(msgspec.Struct, frozen=True):
-    """The rows that a store method loads before it runs. `first` are its first queries. `follow` is a
-    function. It is called with each query and the loaded row, and returns further queries."""
+    """The rows that a store method loads before it runs.
+
+    - `first`: its first queries.
+    - `follow`: gets a query and the loaded row, and returns further queries."""
 
     first: tuple[RowQuery, ...]
     follow: FollowUp = no_follow_up
@@ -218,9 +217,8 @@ def _follow_take_back(query: RowQuery, row: Any) -> Iterator[RowQuery]:
 
 
 def _follow_change(query: RowQuery, row: Any) -> Iterator[RowQuery]:  # noqa: C901 - one line for each kind of row
-    """Yields the queries that follow a loaded row that will change. For a job, they load its queue, its lane,
-    its successors and the accounts of its pools. For an account, they load the queues and lanes that wait for
-    it."""
+    """Yields the queries for the rows that may change together with a loaded row. Examples are the queue and
+    the lane of a job."""
     if row is None:
         return
     match query:

@@ -27,8 +27,7 @@ from tidemill.engine.queue import Queue
 
 class ExpiryTerm(msgspec.Struct, frozen=True):
     """A moment on both clocks: `wall` is a wall time, and `boot` is a boot-clock time of the boot `boot_id`.
-    It has passed only if both clocks have reached it, so setting the wall clock forward ends nothing
-    early."""
+    It has passed only if both clocks have reached it."""
 
     wall: float
     boot: float
@@ -36,11 +35,11 @@ class ExpiryTerm(msgspec.Struct, frozen=True):
 
 
 class KnownId(msgspec.Struct, frozen=True):
-    """The remembered answer to an enqueue request, whose job was deleted or never created. The client gets
-    the same answer if it repeats the request.
+    """The remembered answer to an enqueue request, whose job was deleted or never created. A repeated request
+    gets the same answer.
 
     - `verdict`: the answer, such as "accepted".
-    - `id`: the id of the job that was created, or of the job that held the request's unique key.
+    - `id`: the job that was created, or that held the request's unique key.
     - `fence`, `claim`: the last claim of that job.
     - `term`: when the store may forget this answer."""
 
@@ -60,9 +59,10 @@ class LeaderLease(msgspec.Struct, frozen=True):
 
 
 class KnownWorker(msgspec.Struct, frozen=True):
-    """A worker that the store knows, from its first claim or heartbeat on. `lease` is the boot-clock time
-    at which its lease expires. `number` is the number of its last claim; numbers start at 1, and 0 means
-    none."""
+    """A worker that the store knows, from its first claim or heartbeat on.
+
+    - `lease`: the boot-clock time at which its lease expires.
+    - `number`: the number of its last claim; 0 means none."""
 
     info: WorkerInfo
     lease: float
@@ -76,8 +76,8 @@ def unknown_worker(worker: str, seen: float) -> WorkerInfo:
 
 
 class WorkMark(msgspec.Struct, frozen=True):
-    """An entry of the worklist: `document` (kind and id) has to be advanced. `job` is the job that ended or
-    left a final state. It is '' if the document was put on the worklist for another reason."""
+    """An entry of the worklist: `document` (kind and id) has to be advanced. `job` is the job that changed;
+    '' if none did."""
 
     document: tuple[DocumentKind, str]
     job: str
@@ -147,9 +147,7 @@ class Records:
         return self.fence
 
     def put(self, job: Job) -> None:
-        """Stores a new job, or the new version of a job. The new version is added to its lane before the old
-        version is removed. So a lane with a single ready job is never empty, and keeps its place in the turn
-        order."""
+        """Stores a new job, or the new version of a job."""
         before = self.jobs.get(job.id)
         queue = self.queue(job.queue)
         queue.add_job(job, self.picks, fresh=before is None)
@@ -200,9 +198,8 @@ class Records:
         return None if known is None or self.is_over(known.term) else known
 
     def mark_work(self, kind: DocumentKind, document: str, job: str = "") -> None:
-        """Puts a document on the worklist, if the document exists (F10). Each entry has its own number. An
-        advance removes only the numbers that it has read, so an entry that is added later stays. `job` is the
-        job that changed; '' if none did."""
+        """Puts a document on the worklist, if the document exists (F10). `job` is the job that changed; '' if
+        none did."""
         if (kind, document) not in self.documents:
             return
         self.work_mark_seq += 1
@@ -269,14 +266,8 @@ _STARTABLE = (State.READY, State.SCHEDULED)
 
 
 def move_job(records: Records, after: Job, now: float) -> None:
-    """Stores a new job, or a job in its new state `after`, with all consequences. `now` is the wall time.
-
-    The job's queue gets a wake-up in two cases. Either the job may start, now or later, and idle workers must
-    learn when. Or its run has ended, and another job may start under a concurrency limit.
-
-    If the job ends, listeners that wait for its end are woken, and its successor may start. The history of
-    the queue counts the end, unless an operator archived the job. The flow of the job is put on the worklist
-    if the job ends or leaves a final state."""
+    """Stores a new job, or a job in its new state `after`, with all consequences: wake-ups, the start of a
+    successor, history and worklist. `now` is the wall time."""
     before = records.jobs.get(after.id)
     records.put(after)
     if after.state in _STARTABLE or (before is not None and _frees_limit(records, before, after)):
@@ -309,8 +300,8 @@ def release_job_holds(records: Records, job: Job) -> None:
 
 
 def record_attempt(records: Records, before: Job, after: Job, outcome: str, now: float) -> None:
-    """Stores how an attempt ended without success; `outcome` is a name such as "retry". `before` is the job
-    during the attempt, `after` the job after it. Only the newest ATTEMPTS_KEPT attempts are kept."""
+    """Stores how an attempt ended without success. `outcome` is a name such as "retry". Only the newest
+    ATTEMPTS_KEPT attempts are kept."""
     attempts = records.attempts.setdefault(before.id, deque(maxlen=ATTEMPTS_KEPT))
     attempts.append(
         AttemptRecord(

@@ -58,8 +58,8 @@ def _pays(job: Job | None, charged: set[ClaimKey]) -> bool:
 
 
 def _answer_from_memory(records: Records, settlement: Settlement) -> WriteAnswer:
-    """Returns the answer to a settlement of a deleted job. It is AGAIN if the settlement has the remembered
-    last claim of the job, because it was then probably sent twice. Otherwise it is GONE."""
+    """Returns the answer to a settlement of a deleted job: AGAIN if the settlement has the last claim of the
+    job, else GONE."""
     known = records.find_known_id(settlement.job)
     if known is None or known.claim != settlement.claim or known.fence != settlement.fence:
         return WriteAnswer.GONE
@@ -67,8 +67,8 @@ def _answer_from_memory(records: Records, settlement: Settlement) -> WriteAnswer
 
 
 def _book_units(records: Records, settlement: Settlement, answer: WriteAnswer) -> bool:
-    """Applies the usage and observations that a settlement reports, even if the settlement is refused, but
-    only once per claim (P13, P16). Returns True if a provider's refusal costs the job an attempt (P17)."""
+    """Applies the usage and observations of a settlement, once per claim, even if the settlement is refused
+    (P13, P16). Returns True if a provider's refusal costs the job an attempt (P17)."""
     claim = (settlement.job, settlement.fence, settlement.claim)
     ended = records.pool_ledger.reserved.get(claim, [])
     if not ended and (settlement.spent is None or not _is_new(records, claim, answer)):
@@ -79,9 +79,8 @@ def _book_units(records: Records, settlement: Settlement, answer: WriteAnswer) -
 
 
 def _is_new(records: Records, claim: ClaimKey, answer: WriteAnswer) -> bool:
-    """True if the usage report of this settlement still has to be applied. This is so if the claim is current
-    (`answer` is OK). It is also so if the store counted the claim's units again without a report (P14) and no
-    report has come since."""
+    """True if the usage report of this settlement still has to be applied (P14). `answer` is OK if the claim
+    is current."""
     return answer is WriteAnswer.OK or records.pool_ledger.unconfirmed_units.pop(claim, None) is not None
 
 

@@ -87,8 +87,7 @@ class LoadedLanes(Lanes):
         return lane
 
     def add(self, job: Job, picks: int, *, fresh: bool) -> None:
-        """Adds a ready job, as `Lanes.add` does. A job that would block the other jobs of its lane has a
-        separate lane. Such a lane is always new, so no row is loaded for it."""
+        """Adds a ready job, as `Lanes.add` does."""
         if is_aside_lane(job.lane):
             self._lanes.assume_new(job.lane)
         super().add(job, picks, fresh=fresh)
@@ -117,8 +116,7 @@ def _lane_row(lane: Lane) -> LaneRow:
 
 class LoadedLedger(PoolLedger):
     """The pool ledger of a transaction, from loaded rows. `new_fence` is the fence of the claim that this
-    transaction makes; None if it makes none. A new claim has no reservations in the database, so none are
-    loaded for it."""
+    transaction makes; None if it makes none."""
 
     def __init__(
         self, clock: Clock, freed: Callable[[AccountKey], None], loaded: LoadedRows, new_fence: int | None
@@ -285,8 +283,8 @@ class Workspace(Records):
         return self.picks - self._picks_before
 
     def mark_work(self, kind: DocumentKind, document: str, job: str = "") -> None:
-        """Puts a document on the worklist. The store gives the entry a number when it writes it, and skips it
-        if the document does not exist. `job`: the job that changed, if any."""
+        """Puts a document on the worklist, if the document exists. `job` is the job that changed; '' if none
+        did."""
         self.work_items.append(WorkMark((kind, document), job))
         self.topics[worklist_topic(kind)] = None
 

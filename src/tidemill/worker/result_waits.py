@@ -167,11 +167,10 @@ class SlotLender:
         return self.lend(attempt, target)
 
     def lend(self, attempt: Attempt, target: WaitTarget) -> SlotLoan | None:
-        """Lends the attempt's slot for one wait and returns an object for this wait. If the attempt already
-        waits for another job or flow, its slot is already lent, and only the wait is added.
+        """Lends the attempt's slot for one wait and returns an object for this wait.
 
-        Returns None if the attempt was cancelled. Raises `WaitRefused` if the number of waiting attempts has
-        reached the number of slots."""
+        Returns None if the attempt was cancelled. Raises `WaitRefused` if as many attempts wait as there are
+        slots."""
         if attempt.stop is not None:
             return None
         if attempt not in self.open:
@@ -226,8 +225,8 @@ class SlotLender:
         }
 
     def _current(self) -> Attempt | None:
-        """Returns the attempt whose handler runs this code. Returns None if there is no such attempt. Also
-        returns None if the attempt has ended and this code is a task that it left behind."""
+        """Returns the attempt whose handler runs this code. Returns None if there is none, or if the attempt
+        has ended."""
         claimed = CURRENT_ATTEMPT.get()
         attempt = None if claimed is None else self._in_flight.held.get(claimed.id)
         if claimed is None or attempt is None or not self._in_flight.knows(claimed):
@@ -237,12 +236,13 @@ class SlotLender:
 
 
 class SlotLoan:
-    """One wait of an attempt whose slot other jobs may use. `job` is the waiting job, `target` the job or
-    flow for which it waits. The other arguments are functions:
+    """One wait of an attempt whose slot another job may use.
 
-    - `by_job` returns all waits in this process: a mapping from job id to the targets of the job.
-    - `note` writes to the store what the job waits for.
-    - `end` ends the wait and takes the slot back."""
+    - `job`: the waiting job.
+    - `target`: the job or flow for which it waits.
+    - `by_job`: returns all waits in this process, by job id.
+    - `note`: writes to the store what the job waits for.
+    - `end`: ends the wait and takes the slot back."""
 
     def __init__(
         self,
@@ -261,9 +261,7 @@ class SlotLoan:
     async def check(self, store: Store) -> None:
         """Raises `WaitRefused` if the wait is a deadlock. Callers repeat the check during the wait.
 
-        The first check writes nothing, so short waits cost no write. Later checks also write a note about the
-        wait to the store. Notes of other workers may be old, so a deadlock that is found through them is
-        reported only if it lasts for a second."""
+        A deadlock that was found through notes of other workers must last for a second."""
         if self._checks:
             self._note()
         self._checks += 1

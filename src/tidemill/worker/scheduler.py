@@ -34,8 +34,7 @@ DECLARE_SERVICE = "declare schedules"
 class Scheduler:
     """Creates the jobs of schedules whose tick is due. Workers with the same tasks share one leader.
 
-    Workers of another program, or of another version of this program, have their own leader, because they may
-    know other tasks. If two leaders handle the same tick, the store accepts only the first leader's job."""
+    If two leaders handle the same tick, the store accepts only the first leader's job."""
 
     def __init__(
         self,

@@ -30,8 +30,8 @@ with the refusal is settled long before, and its settlement reports the refusal.
 
 
 class UsageReports:
-    """Sends reports about the calls of one attempt to its pools, while the attempt still runs. HTTP client
-    hooks may call it from any thread; the store requests run on the worker's event loop."""
+    """Sends reports about the calls of one attempt to its pools, while the attempt still runs. Any thread may
+    call it."""
 
     def __init__(self, environment: AttemptEnvironment, job: ClaimedJob) -> None:
         self._environment, self._job = environment, job
@@ -85,9 +85,8 @@ class UsageReports:
         return known is not None and _is_same_refusal(seen, known)
 
     def take_unreported(self) -> dict[tuple[PoolKey, bool], Observation]:
-        """Returns the refusals that this object has not reported yet. The settlement reports them instead, so
-        that the pool gets each refusal once. If the settlement fails, the next call returns the refusals
-        again."""
+        """Returns the refusals that this object has not reported yet. The settlement reports them, so that
+        the pool gets each refusal once."""
         with self._lock:
             self._due.clear()
             return {(pool_key, True): seen for pool_key, seen in self._pending_refusals.items()}
@@ -153,9 +152,7 @@ def _refusal_kind(refusal: Refusal) -> tuple[Reason, int | None]:
 
 async def _call_with_timeout(call: Awaitable[T]) -> T | None:
     """Awaits a store request for at most 1 second and returns its result. Returns None if the store cannot be
-    reached.
-
-    An unreachable store must not fail the provider call. The settlement reports the usage later."""
+    reached, because that must not fail the provider call."""
     try:
         async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
             return await call
