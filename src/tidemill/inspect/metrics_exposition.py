@@ -87,9 +87,13 @@ def _queue_counters(ended: Mapping[str, QueueTotal]) -> Iterator[MetricSamples]:
 def drain_seconds(
     found: Mapping[str, Forecast], waiting: Mapping[str, int], now: float
 ) -> Iterator[tuple[str, float]]:
-    """Yields (name, seconds) for each queue or pool in `waiting`, which maps names to numbers of waiting
-    jobs. The seconds say when no job will wait any more: 0 if none waits now, infinite if the jobs will never
-    be done. `found` has the forecasts. A name with waiting jobs but without a forecast is left out."""
+    """Yields the seconds until no job waits any more, for each name in `waiting`. Names without a forecast
+    are left out.
+
+    - `found`: the forecasts by queue or pool name.
+    - `waiting`: the numbers of waiting jobs by queue or pool name.
+
+    The seconds are 0 if no job waits now, and infinite if the jobs will never be done."""
     for name, jobs in waiting.items():
         forecast = found.get(name)
         if not jobs:
@@ -203,8 +207,7 @@ GAUGE_READ_TIMEOUT_SECONDS = 5.0
 
 async def process_metrics(store: Store, snapshot_writer: SnapshotWriter | None) -> list[MetricSamples]:
     """Returns the stored counters of all processes, and the application's gauges read now. Tidemill's own
-    metrics come first. Counts that this process has not stored yet are left out. Otherwise a counter could
-    fall when another process answers the next scrape."""
+    metrics come first."""
     stored = (await load_samples(store)).values()
     if snapshot_writer is None:
         return list(stored)
