@@ -1,7 +1,5 @@
-"""The connection on which a store object receives notifications.
-
-The connection is opened when the first listener waits, and stays open. If it is lost, it is opened again.
-Then all listeners are woken, because they may have missed notifications."""
+"""The connection on which a store object receives notifications. After a lost connection was replaced, all
+listeners are woken, because they may have missed notifications."""
 
 from __future__ import annotations
 
@@ -28,12 +26,10 @@ _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 5.0
 
 
 class ListenConnection:
-    """Registers waiting listeners on the server and receives their notifications. Each wait of a listener has
-    an id.
+    """Registers waiting listeners on the server and receives their notifications.
 
-    `notified` is a function that is called with the wait id and the topic of each notification. `reopened` is
-    a function that is called after a lost connection was replaced, because notifications may have been
-    missed."""
+    - `notified`: called with the wait id and the topic of each notification
+    - `reopened`: called after a lost connection was replaced, because notifications may have been missed"""
 
     def __init__(
         self,

@@ -59,8 +59,8 @@ T = TypeVar("T")
 
 
 class PostgresStore(EngineVerbs):
-    """A store in one schema of a PostgreSQL database. `schema` overrides the schema in the URL. `clock` is
-    the clock of a test; None means that the server's clock is used."""
+    """A store in one schema of a PostgreSQL database. `schema`: overrides the schema in the URL. `clock`: the
+    clock of a test; None means the server's clock."""
 
     blocking = None
 
