@@ -129,7 +129,7 @@ async def _check_this_host(app: Tidemill) -> list[Finding]:
 
 def _unusable_store(app: Tidemill, error: TidemillError) -> Finding:
     """Returns a finding of level "bad" that says why the store cannot be used. The message contains the
-    store's address. The error of a server store has the address already; for other stores it is added."""
+    store's address."""
     message = str(error) if app.url.server else f"{app.url}: {error}"
     return Finding(subject="store", level="bad", message=message)
 

@@ -155,7 +155,7 @@ async def _enqueue_lines(
 
 async def _finish_despite_interrupt(step: Coroutine[Any, Any, T]) -> tuple[T, bool]:
     """Returns the result of the coroutine `step`, and True if the user interrupted the command. `step` always
-    runs to its end, so that the caller knows which lines were enqueued and where to continue."""
+    runs to its end."""
     task = asyncio.create_task(step)
     try:
         return await asyncio.shield(task), False
@@ -167,7 +167,7 @@ def _refusal_message(error: TidemillError, sent: int, total: int, line: int) -> 
     """Returns the error message for a file of which only the first lines were enqueued. It names the line to
     continue from, because sending the earlier lines again would create their jobs twice.
 
-    `sent` of `total` jobs were enqueued; `line` is the first line that was not."""
+    `line` is the first line that was not enqueued."""
     why = str(error).partition(". Of this enqueue_many")[0]
     unsure = (
         f"; the next {JOBS_PER_INSERT} may have been too, look before"

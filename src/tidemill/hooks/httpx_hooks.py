@@ -123,8 +123,8 @@ def _watch_async_body(response: Any, call: WatchedCall) -> None:
 
 
 def _body_reporter(response: Any, call: WatchedCall) -> tuple[BodyUsageReader, Callable[[], None]]:
-    """Reports the status and headers of a response. Returns two objects: a reader that takes the pieces of
-    the body, and a function that reports the usage. Call the function when the body was read or closed."""
+    """Reports the status and headers of a response. Returns a reader that takes the pieces of the body, and a
+    function that reports the usage. Call the function when the body was read or closed."""
     status, headers = response.status_code, response.headers
     body = BodyUsageReader(headers.get("content-type", ""))
     call.answered(WatchedResponse(status, headers))

@@ -1,7 +1,5 @@
-"""A response hook for the library requests.
-
-requests has no hook for the moment of sending, so only answers are reported. A call without a reservation is
-therefore counted in the pool from the time of its answer, not from the time of sending."""
+"""A response hook for the library requests. It reports only answers, because requests has no hook for the
+moment of sending."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The attempt that the running code belongs to, as context variables.
 
-The worker sets the variables at the start of each attempt's asyncio task; threads and isolated processes
-inherit them. A variable holds the claimed job itself. No copy is made, so setting it costs almost nothing."""
+The worker sets the variables at the start of each attempt; threads and isolated processes inherit them."""
 
 from __future__ import annotations
 

@@ -30,10 +30,7 @@ class Signals:
 
     def subscribe(self, listener: Listener, *types: type[Event], level: str = "debug") -> None:
         """Subscribes `listener` to the given event types. A base class means all its subclasses; no types
-        means every event.
-
-        Only events of `level` or above are delivered. If the same listener subscribes again, the last level
-        applies."""
+        means every event. Only events of `level` or above are delivered."""
         self.check(types)
         _check_listener(listener)
         with self._lock:
@@ -139,8 +136,7 @@ LOG_THROTTLE_SECONDS = 60.0
 
 
 class EventLogger:
-    """The listener that writes events to the log. `now` returns the time of a monotonic clock in seconds. The
-    package structlog is imported only when the first line is written."""
+    """The listener that writes events to the log. `now` returns the time of a monotonic clock in seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now

@@ -65,8 +65,10 @@ def instrument(app: Any, tracer_provider: TracerProvider | None = None) -> None:
 
 
 class OpenTelemetryTracer:
-    """Creates spans for enqueues and attempts. `store` returns the store of the running event loop.
-    `redacted` takes a text, a task and a payload, and removes the job's secrets from the text."""
+    """Creates spans for enqueues and attempts.
+
+    - `store`: returns the store of the running event loop
+    - `redacted`: takes a text, a task and a payload, and removes the job's secrets from the text"""
 
     def __init__(
         self, tracer: Any, store: Callable[[], Awaitable[Any]], redacted: Callable[[str, str, bytes], str]
@@ -159,8 +161,8 @@ class OpenTelemetryTracer:
         return list(links.values())
 
     async def _before(self, jobs: Sequence[ClaimedJob]) -> dict[str, Document]:
-        """Returns a dict from job id to the document that stores the span of the job's last failed attempt. A
-        job without such a document has no entry. The dict is empty if the store cannot be read."""
+        """Returns a dict from job id to the document that stores the span of the job's last failed attempt.
+        The dict is empty if the store cannot be read."""
         repeated = [job for job in jobs if job.attempt > 1 or job.generation]
         if not repeated:
             return {}
@@ -176,7 +178,7 @@ class OpenTelemetryTracer:
 
     async def _keep(self, jobs: Sequence[ClaimedJob], before: Mapping[str, Document]) -> None:
         """Stores the current span for each job, so that the span of its next attempt can link to it. `before`
-        has the documents to replace. A store error is ignored, because it would hide the handler's error."""
+        has the documents to replace. A store error is ignored."""
         if (trace := self.current_trace()) is None:
             return
         then = DocumentUpdate(
