@@ -134,11 +134,12 @@ async def _read_rules(
 
 
 class AlertView(msgspec.Struct, frozen=True, kw_only=True):
-    """An alert that is raised, waits for its minimum duration, or has ended recently. `sentence` describes
-    the alert.
+    """An alert that is raised, waits for its minimum duration, or has ended recently.
 
-    `since` is when it began and `last_sent` when its last message was sent, as wall times. `page` is the path
-    of its dashboard page."""
+    - `sentence`: describes the alert
+    - `since`, `last_sent`: wall times of its begin and of its last message
+    - `page`: the path of its dashboard page
+    """
 
     rule: str
     on: AlertKind

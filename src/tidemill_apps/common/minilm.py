@@ -210,8 +210,8 @@ def main(port: int) -> None:
 
 
 def _listen(port: int) -> socket.socket:
-    """Returns a socket bound to `port` on this machine. Raises ConfigurationError if the port cannot be used.
-    """
+    """Returns a socket bound to `port` on this machine. Raises ConfigurationError if the port is not
+    usable."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

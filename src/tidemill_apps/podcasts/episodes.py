@@ -57,7 +57,7 @@ class Episodes:
         return await self._load(podcasts.c.status.in_(UNFINISHED_STATUSES))
 
     async def create(self, new: NewPodcast) -> Podcast:
-        """Creates a pending podcast. Its row names the job, which the reconciler enqueues if it is missing."""
+        """Creates a pending podcast. Its row names the job; the reconciler enqueues a missing job."""
         await self.prepare()
         async with self.database.transaction() as connection:
             made = await connection.execute(

@@ -88,8 +88,8 @@ class Podcasts:
         return None if row is None else (str(row.title or ""), str(row.content or ""))
 
     async def reconcile(self) -> None:
-        """Brings rows into line with their jobs. A row whose job was never enqueued gets it now. A row whose
-        job has failed is marked as failed, and is generated once more after an hour (Q14)."""
+        """Enqueues the missing jobs of rows, and marks a row as failed if its job has failed. A failed row is
+        generated once more after an hour (Q14)."""
         unfinished = {row.job_id: row for row in await self.episodes.load_unfinished() if row.job_id}
         jobs = await load_jobs(self.app, unfinished)
         for job_id, row in unfinished.items():

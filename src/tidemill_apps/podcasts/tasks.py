@@ -117,8 +117,8 @@ class PodcastGenerator:
         return {"characters": measure(self._speech.unit, text)} if counted else {}
 
     async def _publish(self, podcast: Podcast, script: Script, language: Language) -> FinishedEpisode:
-        """Joins the stored parts and writes audio and transcript to the storage. Their keys contain a digest
-        of the audio, so a repeated generation does not change a file that a player is reading."""
+        """Joins the stored parts and writes audio and transcript to the storage. A repeated generation does
+        not change a file that a player is reading."""
         with tempfile.TemporaryDirectory(prefix="tidemill-podcast-") as folder:
             samples, mp3 = Path(folder) / "episode.pcm", Path(folder) / "episode.mp3"
             seconds = await self._join(script.digests, samples)
