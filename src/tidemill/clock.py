@@ -49,8 +49,7 @@ class SystemClock:
 
 
 class SystemEntropy:
-    """The random source of this machine. Ids begin with the millisecond of their creation, so that new ids
-    come last in an index."""
+    """The random source of this machine. Ids begin with the millisecond of their creation."""
 
     def new_id(self) -> str:
         return f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"

@@ -232,9 +232,8 @@ class DependencyUnavailable(SnoozeFor):
     - `dependency`: the service's name. Use few names, because metrics have a series for each.
     - `problem`: why it cannot be used, such as "connection refused". The job's explanation shows it.
 
-    Reserved units are returned, except for calls that the handler reported. If you have sent a call without a
-    hook, report it with `ctx.used` before you raise. On an HTTP route the answer is 503 with
-    `Retry-After`."""
+    The units of calls that were not sent are returned. If you have sent a call without a hook, report it with
+    `ctx.used` before you raise. On an HTTP route the answer is 503 with `Retry-After`."""
 
     def __init__(self, dependency: str, problem: str, *, retry_in: float | timedelta = 30.0) -> None:
         super().__init__(retry_in, f"waiting for {dependency}: {problem}")

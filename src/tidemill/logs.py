@@ -39,8 +39,7 @@ class LogSettings(NamedTuple):
 
 
 class _LogState:
-    """The log settings of this process, and the processors and the handler that Tidemill installed. With
-    them, Tidemill can tell its own setup from the program's."""
+    """The log settings of this process, and the processors and the handler that Tidemill installed."""
 
     settings: LogSettings | None = None
     steps: list[Any] | None = None

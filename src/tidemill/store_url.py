@@ -80,8 +80,8 @@ CUSTOM_STORE = StoreUrl("")
 
 
 def mask_url(url: str) -> str:
-    """Returns the URL in a form that may be shown. `memory://` and the path of a SQLite file are shown in
-    full, of any other URL only the scheme. A text without a scheme is hidden completely."""
+    """Returns the URL in a form that may be shown. `memory://` and the path of a SQLite file are shown. Of
+    any other URL only the scheme is shown. A text without a scheme is hidden completely."""
     if url == "memory://":
         return url
     if file := _FILE.match(url):

@@ -31,15 +31,15 @@ _HIDDEN, _CUT = msgspec.json.encode(HIDDEN_MARK), msgspec.json.encode(CUT_MARK)
 
 
 class Redactor:
-    """Hides secrets in values before they are shown. `secrets` has the secret field names of every job, such
-    as `password`, and of the jobs of one task."""
+    """Hides secrets in values before they are shown. `secrets` has the field names that are secret in every
+    job, such as `password`, or in the jobs of one task."""
 
     def __init__(self, secrets: TaskSecrets) -> None:
         self._secrets = secrets
 
     def redacted_job(self, job: Job, budget: PageBudget | None = None) -> Job:
-        """Returns a copy of the job with its secrets hidden. All jobs of a page share one `budget`; data that
-        exceeds the budget is replaced by a short message."""
+        """Returns a copy of the job with its secrets hidden. All jobs of a page share one `budget`; a short
+        message replaces data beyond it."""
         return self._job_redactor(job, budget or PageBudget()).redacted_job(job)
 
     def explanation(self, explanation: Explanation, job: Job | None) -> Explanation:

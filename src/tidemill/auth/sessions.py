@@ -93,8 +93,8 @@ class SignInSessions:
         self._records = RecordStore(store, "session", SignInSession)
 
     async def create(self, token: str) -> NewSession:
-        """Starts a session for the token with the id `token`. The session id starts with the token id, so
-        that one query loads the session and the token."""
+        """Starts a session for the token with the id `token`."""
+        # The session id starts with the token id, so that one query loads both.
         credential = new_credential(SESSION_KIND, self._entropy)
         session = SignInSession(token=token, digest=credential.digest)
         await self._records.create(f"{token}-{credential.id}", session, "open", self.expires_in)
@@ -125,8 +125,7 @@ class SignInSessions:
 
 
 def csrf_token(secret: str) -> str:
-    """Returns the CSRF token for a session secret. Forms send the CSRF token in addition to the cookie. The
-    secret cannot be computed from the CSRF token."""
+    """Returns the CSRF token for a session secret. Forms send the CSRF token in addition to the cookie."""
     return secret_digest(secret, "csrf")[:32]
 
 

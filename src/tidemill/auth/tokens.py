@@ -40,8 +40,7 @@ class Credential(NamedTuple):
         return secret_digest(self.secret)
 
     def matches(self, digest: str) -> bool:
-        """True if `digest` is the digest of this credential's secret. The comparison takes constant time, so
-        that its duration reveals nothing."""
+        """True if `digest` is the digest of this credential's secret. The comparison takes constant time."""
         return hmac.compare_digest(self.digest, digest)
 
 
@@ -74,8 +73,8 @@ class TokenState(StrEnum):
 
 
 class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored token. `digest` is the digest of its secret; it is empty for the session of a sign-in link,
-    whose token has no secret."""
+    """A stored token. `digest` is the digest of its secret. It is empty if the token has no secret, which is
+    so after a sign-in by link."""
 
     name: str
     role: Role
@@ -121,8 +120,10 @@ class Tokens:
         self, name: str, role: Role, *, expires_in: float | None = None, by: str | None = None
     ) -> IssuedToken:
         """Creates a token for the user `name`, and returns the token with its secret. A user may have several
-        tokens. The token expires after `expires_in` seconds, or never if None. `by`: the user who creates
-        it."""
+        tokens.
+
+        - `expires_in`: the token expires after this many seconds; None for never
+        - `by`: the user who creates the token"""
         credential = new_credential(TOKEN_KIND, self._entropy)
         token = self._token(name, role, expires_in, by, credential.digest)
         return IssuedToken(await self._create_token(credential.id, token, expires_in), credential.text)
@@ -144,8 +145,8 @@ class Tokens:
                 return found
 
     async def revoke(self, name_or_id: str) -> tuple[TokenView, ...]:
-        """Revokes the token with this id, or all active tokens of the user with this name. Their sessions end
-        too. Returns the revoked tokens. Raises TokenNotFound if no active token matches."""
+        """Revokes the token with this id, or all active tokens of the user with this name, and ends their
+        sessions. Returns the revoked tokens. Raises TokenNotFound if no active token matches."""
         matching = [
             token
             for token in await self.list()

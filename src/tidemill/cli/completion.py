@@ -101,8 +101,8 @@ def complete_arguments(ctx: click.Context, _parameter: click.Parameter, prefix: 
 
 
 def _typed_target(ctx: click.Context) -> CommandTarget:
-    """Returns the application or store that the user has typed so far. The options may also follow the
-    command above, as in `tidemill jobs --app x:app show`."""
+    """Returns the application or store that the user has typed so far. --app and --url may also stand before
+    the subcommand, as in `tidemill jobs --app x:app show`."""
     above = ctx.parent.params if ctx.parent else {}
     return CommandTarget(ctx.params.get("app") or above.get("app"), ctx.params.get("url") or above.get("url"))
 

@@ -122,8 +122,7 @@ async def _run_checks(app: Tidemill, target: CommandTarget) -> list[Finding]:
 
 
 async def _check_this_host(app: Tidemill) -> list[Finding]:
-    """Returns findings about the workers of this host only, for a health check. A problem on another host is
-    no reason to restart the workers of this host."""
+    """Returns findings about the workers of this host only, for a health check."""
     return list(check_workers_of_host(await app.inspect.workers(), gethostname()))
 
 

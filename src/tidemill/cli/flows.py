@@ -107,8 +107,8 @@ async def count_live_jobs(app: Tidemill, view: FlowView) -> JobsByStep:
 
 
 def step_state(step: StepView, jobs: JobsByStep) -> str:
-    """Returns the state to show for a step. If the step is "running" but none of its jobs runs now, this is
-    the most frequent state of its live jobs."""
+    """Returns the state to show for a step. A "running" step without a running job shows the most frequent
+    state of its live jobs."""
     counts = jobs.get(step.name)
     if step.state != "running" or not counts:
         return step.state
@@ -188,7 +188,7 @@ def _format_step(step: StepView, jobs: JobsByStep) -> str:
 
 def _step_counts(step: StepView, jobs: JobsByStep) -> Iterator[tuple[int, str]]:
     """Yields (number of jobs, word) pairs for a step, such as (3, "done"). If `jobs` lacks some live jobs of
-    the step, all of them get one pair with the word "under way"."""
+    the step, the live jobs get one pair with the word "under way"."""
     counts = jobs.get(step.name)
     yield step.done, "done"
     if counts is None or counts.total() < step.live:

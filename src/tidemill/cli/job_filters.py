@@ -38,8 +38,8 @@ class FilterOptions:
     time: Literal["created", "due", "finished"]
 
     def is_given(self) -> bool:
-        """True if the user gave at least one filter option. `--time` alone does not count: it only says which
-        time `--since` and `--until` mean, and selects no jobs."""
+        """True if the user gave at least one filter option. `--time` alone does not count, because it selects
+        no jobs."""
         return replace(self, time=NO_FILTER.time) != NO_FILTER
 
     async def filter(self, app: Tidemill, states: tuple[State, ...] | None = None) -> Filter:

@@ -47,8 +47,7 @@ def current_attempt(job: Job) -> int:
 
 
 def job_note(job: Job) -> str:
-    """Returns a text that says why the job is in its state: reason and error, else the handler's note. A
-    cancelled job shows its reason without an earlier error."""
+    """Returns a text that says why the job is in its state: reason and error, else the handler's note."""
     error = None if job.error is None else _format_error(job.error)
     if job.state is State.CANCELLED:
         error = None

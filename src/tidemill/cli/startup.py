@@ -25,8 +25,10 @@ def print_status(word: str, **facts: Any) -> None:
 
 
 def print_worker_status(app: Tidemill, spec: str, links: Sequence[str] = ()) -> None:
-    """Makes this process print a JSON line when a worker starts, stops or dies. `spec` names the application.
-    `links`: the first entry, a sign-in link, is printed when the worker starts."""
+    """Makes this process print a JSON line when a worker starts, stops or dies.
+
+    - `spec`: the name of the application
+    - `links`: the first entry is a sign-in link to print when the worker starts"""
 
     @app.on(WorkerStarted)
     def started(event: WorkerStarted) -> None:

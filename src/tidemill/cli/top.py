@@ -108,8 +108,8 @@ async def refresh_top(inspector: Inspector) -> TopSnapshot:
 
 
 def compute_rate(minutes: list[QueueMinute], now: float) -> JobRate:
-    """Returns the job rates of the last 60 seconds from the counters of whole minutes. Of the minute before
-    the current one, only a share counts."""
+    """Returns the job rates of the last 60 seconds, computed from counters per minute. Of the previous minute
+    only the share within these 60 seconds counts."""
     begun = now // MINUTE_SECONDS * MINUTE_SECONDS
     missing = 1 - (now - begun) / MINUTE_SECONDS
     share = {begun: 1.0, begun - MINUTE_SECONDS: missing}

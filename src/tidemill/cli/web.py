@@ -117,8 +117,7 @@ async def find_dashboard(app: Tidemill, given_address: str | None) -> DashboardL
 
 
 async def _accepts_connections(address: str) -> bool:
-    """True if a server accepts a connection at `address`. A killed server leaves its address in the store, so
-    the stored address alone proves nothing."""
+    """True if a server accepts a connection at `address`."""
     url = urlsplit(address)
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):

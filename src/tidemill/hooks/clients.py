@@ -61,8 +61,8 @@ def _watch_httpx(pool: Any, client: Any) -> None:
 
 
 def _reports_to(pool: Any, watching: Sequence[Any]) -> bool:
-    """True if the client already has the hooks of `pool`. `watching` are the pools whose hooks it has. Raises
-    ConfigurationError if another pool is among them."""
+    """True if the client already has the hooks of `pool`. `watching`: the pools whose hooks the client has.
+    Raises ConfigurationError if another pool is among them."""
     for other in watching:
         if other is not pool:
             raise ConfigurationError(

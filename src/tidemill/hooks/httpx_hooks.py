@@ -88,7 +88,7 @@ def _async_trace(call: WatchedCall, other: Any) -> Callable[[str, Any], Any]:
 
 def _watch_body(response: Any, call: WatchedCall) -> None:
     """Replaces `iter_bytes` and `close` of this response, so that usage is read while the program reads the
-    body. All other ways to read the body call `iter_bytes`."""
+    body."""
     body, tell = _body_reporter(response, call)
     iter_bytes, close = response.iter_bytes, response.close
 
@@ -102,6 +102,7 @@ def _watch_body(response: Any, call: WatchedCall) -> None:
         close()
         tell()
 
+    # All other ways to read the body call `iter_bytes`.
     vars(response).update(iter_bytes=watched_bytes, close=watched_close)
 
 

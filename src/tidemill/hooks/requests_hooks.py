@@ -34,7 +34,7 @@ def _count_retries(response: Any) -> int:
 
 def _watch_requests_body(response: Any, call: WatchedCall) -> None:
     """Replaces `iter_content` and `close` of this response, so that usage is read while the program reads the
-    body. `content`, `text`, `json` and the iterators all use `iter_content`."""
+    body."""
     status, headers = response.status_code, response.headers
     body = BodyUsageReader(headers.get("content-type", ""))
     call.answered(WatchedResponse(status, headers))
@@ -53,4 +53,5 @@ def _watch_requests_body(response: Any, call: WatchedCall) -> None:
         close()
         tell()
 
+    # `content`, `text`, `json` and the iterators call `iter_content`.
     vars(response).update(iter_content=watched_content, close=watched_close)

@@ -15,11 +15,11 @@ _MEDIA_TYPE_PATTERN = re.compile(r"[a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|\*)")
 
 
 class ObjectStore(Protocol):
-    """The methods of an object store of the library `obstore` that a `File` needs, such as
-    `obstore.store.S3Store`.
+    """An object store of the library `obstore`, such as `obstore.store.S3Store`. A `File` needs these
+    methods:
 
     - `head_async`: returns size, ETag and time of an object
-    - `get_async`: returns its bytes, or a range of them"""
+    - `get_async`: returns the bytes of an object, or a range of them"""
 
     async def head_async(self, path: str, /) -> Any: ...
 

@@ -41,8 +41,8 @@ def dependency_document_id(name: str) -> str:
 
 
 async def save_dependency(store: Store, record: DependencyRecord) -> None:
-    """Writes one record. If another worker writes it at the same time, one of the two writes is dropped: both
-    say the same."""
+    """Writes one record. If two workers write it at the same time, one write is dropped; both say the
+    same."""
     id_ = dependency_document_id(record.name)
     [document] = await store.documents(DocumentKind.RECORD, [id_])
     if document is not None:

@@ -34,8 +34,8 @@ ROLLUP_INTERVAL_SECONDS = 600.0
 
 
 async def load_samples(store: Store) -> dict[str, MetricSamples]:
-    """Returns the metrics of all processes by metric name: the stored snapshots, plus the sum of the
-    snapshots that were rolled up (added to the sum)."""
+    """Returns the metrics of all processes by metric name. The result adds up the stored snapshots and the
+    sum of the snapshots that were rolled up."""
     snapshots = [document async for document in iter_snapshots(store)]
     # Read after the snapshots: it names those rolled up between the two reads, so none is counted twice.
     _, total = await load_document(store, SUM_DOCUMENT, SnapshotSum)

@@ -127,8 +127,8 @@ class SnapshotWriter:
         _WRITERS.add(self)
 
     async def tell(self, store: Store) -> bool:
-        """Writes the metrics to the store if they changed. Always returns False, which means that maintenance
-        need not call it again at once."""
+        """Writes the metrics to the store if they changed. Always returns False: maintenance need not call it
+        again at once."""
         now = self.instruments.counted()
         if self._busy or (now == self._written and self._unconfirmed is None):
             return False

@@ -256,8 +256,8 @@ OTHER_VARIABLES = {
 
 
 def queue_catalogue(queue: str) -> dict[str, Setting]:
-    """Returns a dict from short name (`weight` for `queues.feeds.weight`) to setting, for one queue. The
-    settings have environment variables only if the queue's name consists of letters, digits and `_.:-`."""
+    """Returns the settings of one queue by short name, such as `weight` for `queues.feeds.weight`. They have
+    environment variables only if the queue's name consists of letters, digits and `_.:-`."""
     plain = re.fullmatch(r"[A-Za-z0-9_.:-]+", queue) is not None
     defaults = QueueSettings()
     return {

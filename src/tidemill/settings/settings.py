@@ -130,7 +130,7 @@ class Settings:
 
     def outside_value(self, name: str) -> tuple[Any, str]:
         """Returns the value and origin of a setting from the environment, the TOML file or the default.
-        Values that code or the command line gave as arguments are ignored."""
+        Arguments are ignored."""
         return self._resolve_outside_code(_find_setting(name))
 
     def configured(self, section: str) -> dict[str, Any]:
@@ -159,8 +159,8 @@ class Settings:
         return list(dict.fromkeys(name.removeprefix("queues.").rpartition(".")[0] for name in named))
 
     def effective(self, queues: Iterable[str] = ()) -> list[EffectiveSetting]:
-        """Returns every setting with its value and origin. Queue settings are included only if they were set,
-        for `queues` and all queues in the arguments or the file."""
+        """Returns every setting with its value and origin. Queue settings are included only if they were set.
+        `queues`: queues to include besides those in the arguments and the file."""
         shown = [self._effective(setting) for setting in CATALOGUE.values()]
         for queue in sorted({*queues, *self.queues}):
             entries = (self._effective(setting) for setting in queue_catalogue(queue).values())
@@ -248,8 +248,8 @@ def _resolve_shared_url(url: str, origin: str) -> StoreUrl:
 
 
 def find_overruled_url(settings: Settings, used: StoreUrl) -> IgnoredSetting | None:
-    """Returns a warning if the settings name another store than `used`, the store that the application uses.
-    Returns None if they name the same store or no store."""
+    """Returns a warning if the settings name another store than `used`, the store that the application uses;
+    else None."""
     url, origin = settings.outside_value("url")
     if origin == "default":
         return None

@@ -54,7 +54,7 @@ def resolve_worker_options(
 
 def resolve_weights(queues: QueuesArgument, known: Mapping[str, QueueSettings]) -> dict[str, int]:
     """Returns the weight of each queue that a worker serves. A queue without a given weight has its declared
-    weight from `known`. `queues=None`: all known queues, or the queue `default` if there are none."""
+    weight from `known`. `queues=None`: all known queues."""
     if queues is None:
         queues = list(known) or ["default"]
     elif isinstance(queues, str):

@@ -14,7 +14,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened. `str(event)` says what happened, to which job or worker, and why.
 
     - `level`, `sentence`: the level and text of its log line
-    - `is_log_throttled`: True if the log shows the event at `level` only once per minute, and else at
+    - `is_log_throttled`: True if the log has one event per minute at `level`; further events are at
       `debug`"""
 
     level: ClassVar[LogLevel] = "info"

@@ -19,10 +19,10 @@ Listener = Callable[[Any], object]
 
 
 class Signals:
-    """Delivers events to listeners. It is thread-safe: `subscribe` and `unsubscribe` replace the tuples of
-    listeners and never change them, so `emit` can read a tuple at any time."""
+    """Delivers events to listeners. It is thread-safe."""
 
     def __init__(self) -> None:
+        # The tuples are replaced, never changed, so `emit` can read one at any time.
         self._subscribed: dict[type[Event], tuple[tuple[Listener, int], ...]] = {}
         self._listeners: dict[type[Event], tuple[Listener, ...]] = {}
         self._failed: list[Listener] = []
@@ -64,8 +64,7 @@ class Signals:
                 )
 
     def wants(self, kind: type[Event]) -> bool:
-        """True if at least one listener receives events of this class. The worker asks this for every job, so
-        it costs one dict lookup."""
+        """True if at least one listener receives events of this class."""
         listeners = self._listeners.get(kind)
         return bool(self._find(kind) if listeners is None else listeners)
 

@@ -197,8 +197,8 @@ class OpenTelemetryTracer:
             )
 
     def _record(self, span: Span, error: BaseException, job: ClaimedJob) -> None:
-        """Records the handler's error on the span, without secrets. For an error in a child process only type
-        and message are known, so there is no stack trace."""
+        """Records the handler's error on the span, without secrets. An error of a child process has no stack
+        trace."""
         recorded = getattr(getattr(error, "outcome", None), "error", None)
         kind, message = (
             (type(error).__name__, str(error)) if recorded is None else (recorded.type, recorded.message)

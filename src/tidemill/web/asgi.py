@@ -85,7 +85,7 @@ def live_routes(routes: Iterable[Route], renderer: Renderer, live_views: LiveVie
 def _live_route(route: Route, renderer: Renderer, live_views: LiveViews) -> Route:
     async def stream_page(request: RouteRequest) -> EventStream:
         """Streams the template blocks that change while the page is open. Viewers with the same role and
-        language share one rendering, so the rendering contains no user name."""
+        language share one rendering."""
         anonymous = replace(request, user=User("", request.user.role), headers={}, address=None)
 
         async def render() -> dict[str, str]:
@@ -152,8 +152,8 @@ class Dashboard:
         )
 
     def _starlette_routes(self, routes: Iterable[Route]) -> list[StarletteRoute]:
-        """Returns the Starlette routes, the most specific path first: fewest parameters, then the longest
-        path. Starlette uses the first route that matches."""
+        """Returns the Starlette routes, the most specific path first, because Starlette uses the first route
+        that matches."""
         ordered = sorted(routes, key=lambda route: (route.path.count("{"), -len(route.path), route.path))
         by_path = groupby(ordered, key=lambda route: route.path)
         return [self._path_route(path, {route.method: route for route in group}) for path, group in by_path]

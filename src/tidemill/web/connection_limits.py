@@ -145,8 +145,8 @@ def _is_uploading(connection: Any) -> bool:
 
 
 def _waiting_since(connection: Any, since: float) -> float:
-    """Returns since when the connection has waited for its client. For an upload, this is the time since its
-    handler waits for the next bytes."""
+    """Returns when the connection began to wait for its client. `since` is the result unless the connection
+    has an upload."""
     if not _is_uploading(connection):
         return since
     waiting_since: float = connection.cycle.scope["state"][UPLOAD_WAIT_KEY]

@@ -24,8 +24,7 @@ _MISSING_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno
 
 
 class FileChangedError(Exception):
-    """The file was removed or replaced while it was sent. The server then ends the connection, because the
-    announced length can no longer be sent."""
+    """The file was removed or replaced while it was sent. The server then ends the connection."""
 
 
 class FileContent(Protocol):

@@ -145,7 +145,7 @@ class RedactedInspector(Inspector):
 
     async def _run_redaction(self, size: int, work: Callable[[], T]) -> T:
         """Returns the result of `work`, which redacts values of `size` bytes. Above 64 KiB, `work` runs in a
-        thread, so that other requests and jobs continue meanwhile."""
+        thread."""
         if size <= _INLINE_REDACTION_BYTES:
             return work()
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

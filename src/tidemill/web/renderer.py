@@ -141,8 +141,7 @@ def _referring_page(request: Request) -> str | None:
 
 @cache
 def _jinja_environment(folders: tuple[Path, ...]) -> Environment:
-    """Returns the Jinja environment for these template folders. It is cached, so that a process compiles the
-    templates once for all of its dashboards."""
+    """Returns the Jinja environment for these template folders. All dashboards of a process share it."""
     environment = Environment(
         loader=ChoiceLoader([FileSystemLoader(folder) for folder in folders]),
         autoescape=True,

@@ -107,7 +107,7 @@ def content_type(request: Request) -> str:
 
 
 async def raw_body(request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
-    """Returns the whole body; it can be called again. Raises HTTPError if the body is larger than
+    """Returns the whole body, also on a second call. Raises HTTPError if the body is larger than
     `max_bytes`."""
     if _BODY_SCOPE_KEY not in request.scope:
         request.scope[_BODY_SCOPE_KEY] = await _read_limited(request, max_bytes)

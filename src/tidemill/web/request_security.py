@@ -117,7 +117,8 @@ def _is_same_origin(request: Request, hosts: AllowedHosts, origin: str) -> bool:
 
 @dataclass(frozen=True)
 class CookieScope:
-    """The address at which a browser reaches the dashboard; the names and paths of its cookies depend on it.
+    """The address at which a browser reaches the dashboard. The names and paths of cookies depend on this
+    address.
 
     - `prefix`: the path at which the dashboard is mounted
     - `secure`: True if the browser uses https"""
@@ -225,7 +226,7 @@ class SecurityMiddleware:
 
     def _missing(self, scope: Scope, message: Message) -> list[tuple[bytes, bytes]]:
         """Returns the security and cache headers that the response does not have yet. Only static files may
-        be cached, because they are the same for all users."""
+        be cached."""
         present = {name.lower() for name, _ in message["headers"]}
         is_static = scope["path"].startswith(f"{scope.get('root_path', '')}/static/")
         caching = _static_cache_header(scope, message["status"]) if is_static else (_NO_STORE,)

@@ -64,7 +64,7 @@ class SignInService:
 
     async def record_wrong_token(self, address: str | None) -> None:
         """Records an API request with a wrong token in the audit log. After too many failures nothing is
-        recorded, so that guessing cannot fill the audit log."""
+        recorded."""
         with suppress(HTTPError):
             self._request_throttle.failed(address)
             await self._record_failure(REQUEST_WITH_TOKEN, address)

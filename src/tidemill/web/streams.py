@@ -70,8 +70,7 @@ class StreamRegistry:
         return stream
 
     def close(self) -> None:
-        """Ends all streams. A stream that opens later ends at once, because the server may still accept
-        requests for a moment."""
+        """Ends all streams. A stream that opens later ends at once."""
         self._closed = True
         for stream in [*self._open]:
             stream.end(StreamEnd.CLOSED)

@@ -30,8 +30,7 @@ def format_number(value: float) -> str:
 
 
 def format_iso(wall: float) -> str:
-    """Returns a Unix time as ISO 8601 text in UTC; empty if it is out of range. A script in the browser
-    converts this text to the viewer's time zone."""
+    """Returns a Unix time as ISO 8601 text in UTC; empty if it is out of range."""
     try:
         return datetime.fromtimestamp(wall, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     except (OverflowError, ValueError, OSError):
@@ -53,8 +52,8 @@ def format_percent(share: float) -> str:
 
 
 def round_forecast(wall: float, now: float) -> float:
-    """Returns the time of a forecast, rounded up: to a minute below 2 hours from `now`, to ten minutes below
-    48 hours, else to an hour."""
+    """Returns the time of a forecast, rounded up to a minute. A time 2 hours or more after `now` is rounded
+    up to ten minutes, 48 hours or more to an hour."""
     ahead = wall - now
     step = next((step for near, step in _ROUNDING_STEPS if ahead < near), _HOUR_SECONDS)
     return -(-wall // step) * step

@@ -52,7 +52,7 @@ def to_tidemill_priority(priority: int) -> int:
 
 def to_django_priority(priority: int) -> int:
     """Returns the Django priority for a Tidemill priority. A value outside of Django's range becomes the
-    nearest allowed value. Operators and retries can set such values."""
+    nearest allowed value."""
     return min(max(DEFAULT_PRIORITY - priority, TASK_MIN_PRIORITY), TASK_MAX_PRIORITY)
 
 

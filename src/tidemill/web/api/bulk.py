@@ -136,8 +136,7 @@ async def _count_exactly(request: RouteRequest, job_filter: Filter) -> tuple[Fil
 
 
 def is_confirmed(body: BulkBody) -> bool:
-    """True if the request has `confirm`, so that it changes jobs. A request without `confirm` only counts
-    jobs, and the audit log does not record it."""
+    """True if the request has `confirm`, so that it changes jobs. Without `confirm` it only counts jobs."""
     return body.confirm is not None
 
 

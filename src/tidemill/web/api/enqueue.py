@@ -33,8 +33,8 @@ request."""
 
 
 class UniqueKeyBody(RequestBody, frozen=True, kw_only=True):
-    """A unique key, which at most one live job of a queue may hold. Give `period` or `at_most`, or neither;
-    then the job holds the key until it ends.
+    """A unique key, which at most one live job of a queue may hold. By default the job holds the key until it
+    ends; give `period` or `at_most` to change this.
 
     - `on_conflict`: what happens if another job holds the key
     - `period`: the job holds the key for this many seconds, even after it has ended
@@ -245,7 +245,7 @@ def _idempotency_tag(job: Job | core.NewJob) -> str | None:
 
 
 def audit_enqueued_job(response: EnqueueResponse) -> dict[str, Any]:
-    """Returns the details of an enqueue for the audit log: the id of the new job, or of the existing one."""
+    """Returns the details of an enqueue for the audit log: the id of the new or existing job."""
     return {"existing job" if response.existing else "job": response.id}
 
 

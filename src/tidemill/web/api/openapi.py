@@ -303,8 +303,8 @@ def _response_reference(status: HTTPStatus) -> dict[str, Any]:
 
 
 def _response_name(status: HTTPStatus) -> str:
-    """Returns the name of an error response, such as `CONTENT_TOO_LARGE` for 413. `HTTPStatus.name` is not
-    used, because it differs between Python versions."""
+    """Returns the name of an error response, such as `CONTENT_TOO_LARGE` for 413. The name is the same in all
+    Python versions."""
     return reason_phrase(status).upper().replace(" ", "_")
 
 

@@ -79,14 +79,13 @@ class JobSearch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_plain(self) -> bool:
-        """True if the search uses only queue and state. Such a search is counted quickly, and its first page
-        is updated live."""
+        """True if the search uses only queue and state."""
         return self == JobSearch(state=self.state, queue=self.queue)
 
     @property
     def has_more_criteria(self) -> bool:
-        """True if the search uses other criteria than state, queue and text. The form then unfolds its second
-        part, which has these criteria."""
+        """True if the search uses criteria besides state, queue and text. The form then shows all its
+        fields."""
         return self != JobSearch(state=self.state, queue=self.queue, text=self.text)
 
     def parameters(self, *, without: str = "") -> dict[str, str]:

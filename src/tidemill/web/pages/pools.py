@@ -165,7 +165,7 @@ class OverrideLimitsForm(OperatorForm, frozen=True, kw_only=True):
     """The form that overrides the limits of a pool.
 
     - `limits`, `amounts`: the names of all limits, and their amounts in the same order
-    - `duration`: when the override ends, such as `2h`; empty for no end
+    - `duration`: how long the override lasts, such as `2h`; empty for no end
     - `key`: the override applies only to this key of a keyed pool"""
 
     key: Name | None = None
@@ -178,7 +178,8 @@ class ClosePoolForm(OperatorForm, frozen=True, kw_only=True):
 
 
 class PoolKeyForm(msgspec.Struct, frozen=True, kw_only=True):
-    """The form that opens a pool, or removes its override. With `key`, only for one key of a keyed pool."""
+    """The form that opens a pool, or removes its override. With `key`, the change applies only to this key of
+    a keyed pool."""
 
     key: Name | None = None
 

@@ -109,8 +109,8 @@ QUEUE_ROUTES = (
 
 
 class OperatorForm(msgspec.Struct, frozen=True, kw_only=True):
-    """The form of a pause, a closure or an override. The change ends after `duration`, such as `2h`; without
-    a duration it has no end."""
+    """The form of a pause, a closure or an override. `duration`: how long the change lasts, such as `2h`;
+    empty for no end."""
 
     duration: str | None = None
     reason: Sentence | None = None
