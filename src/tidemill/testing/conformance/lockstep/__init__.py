@@ -56,9 +56,11 @@ def run_lockstep(
     """Runs random histories on the store and the memory store. Raises AssertionError with the shortest
     history in which they differ.
 
-    `make_store` is called once per history and must return an empty store each time. `arrive` writes an
-    arrival into the store. `using` are the Hypothesis settings. `drawn_from` is the random seed; the same
-    seed gives the same histories."""
+    - `make_store`: called once per history; must return an empty store each time.
+    - `arrive`: writes an arrival into the store.
+    - `using`: the Hypothesis settings.
+    - `drawn_from`: the random seed.
+    """
 
     class Machine(Lockstep):
         def __init__(self) -> None:
