@@ -40,12 +40,10 @@ def forget_step(records: Records, job_id: str, by: StepAttempt, step: StepKey) -
 def keep_step(
     records: Records, job_id: str, by: StepAttempt, step: StepKey, result: bytes, *, paid: bool
 ) -> tuple[WriteAnswer, bytes]:
-    """Stores a step's result, unless the step has one (K5). Returns an answer and the stored result.
+    """Stores a step's result, unless the step has one (K5). Returns an answer and the stored result. The
+    answer is AGAIN if the step had a result.
 
-    - OK: the result was stored.
-    - AGAIN: the step had a result.
-    - GONE: the job does not exist.
-    - STALE: the claim is not current. A `paid` call is stored all the same."""
+    `paid`: the result is stored even if the claim is no longer current."""
     job = records.jobs.get(job_id)
     if job is None:
         return WriteAnswer.GONE, result

@@ -29,7 +29,7 @@ class PoolAdmission:
     """Decides during a claim which calls of one queue may start.
 
     - `taken`: the reservations of each call, by the id of the call's first job.
-    - `calls`: maps each job of a batch to the first job of its call, by id."""
+    - `calls`: for each job of a batch, the id of the first job of its call."""
 
     def __init__(self, pool_ledger: PoolLedger, queue: Queue) -> None:
         self._ledger, self._queue = pool_ledger, queue
@@ -113,8 +113,7 @@ UNLIMITED = 2**62
 
 
 class ClaimRun:
-    """One claim in progress. It gets its fence and claim id with the first job, so a claim that finds no job
-    has neither."""
+    """One claim in progress. It gets its fence and claim id with the first job."""
 
     def __init__(self, records: Records, request: ClaimRequest) -> None:
         self.records, self.request = records, request
@@ -132,11 +131,8 @@ class ClaimRun:
     def take(
         self, job: Job, reserved: Sequence[HeldReservation] = (), call: str = "", *, company: bool = False
     ) -> None:
-        """Claims one job.
-
-        - `reserved`: the units reserved for its call.
-        - `call`: the id of the first job of its batch call; '' without batching.
-        - `company`: True if other jobs share the call."""
+        """Claims one job with the units `reserved` for its call. `call` is the id of the first job of its
+        batch call. `company` is True if other jobs share the call."""
         self.calls += call in {"", job.id}
         if not self.jobs:
             self.fence, self.claim = self.records.next_fence(), self.records.entropy.claim_id()
@@ -200,16 +196,15 @@ def _is_repeated(records: Records, request: ClaimRequest) -> bool:
 
 
 def _repeated_claim(records: Records, request: ClaimRequest) -> ClaimResult:
-    """Returns the jobs of a repeated claim request that the worker still holds, by sequence number (J33).
-    Jobs of one call stay together. `more` and `next_due` are not computed."""
+    """Returns the jobs that the worker still holds from a claim request that it sent before (J33). Jobs of
+    one call stay together. `more` and `next_due` are not computed."""
     held = (records.jobs[id_] for id_ in records.running.of(request.worker))
     jobs = sorted((job for job in held if job.number == request.number), key=lambda job: job.seq)
     return ClaimResult(jobs=[transitions.claimed_job(job) for job in group_by_call(jobs)])
 
 
 def _promote_due(records: Records, queue: Queue, now: float) -> None:
-    """Makes due scheduled jobs of a queue ready, at most MAX_PROMOTED_PER_CLAIM (J30). A paused queue is
-    included; the pause is checked later."""
+    """Makes due scheduled jobs of a queue ready, at most MAX_PROMOTED_PER_CLAIM (J30)."""
     due = list(islice(takewhile(lambda key: key[0] <= now, queue.scheduled.walk()), MAX_PROMOTED_PER_CLAIM))
     for key in due:
         move_job(records, transitions.promote_job(records.jobs[key[-1]]), now)

@@ -132,8 +132,8 @@ def _merge(records: Records, holder: Job, new: NewJob, now: float) -> InsertResu
 
 
 def _add_successor(records: Records, holder: Job, new: NewJob, now: float) -> InsertResult:
-    """Inserts the request as the only successor of `holder`. If a successor waits already, it is replaced, or
-    merged with if `on_conflict` is "rerun"."""
+    """Inserts the request as a successor of `holder`, and replaces a successor that waits already. With
+    `on_conflict="rerun"` the request is merged into that successor."""
     waiting = records.successor_of(holder.id)
     if waiting is not None and new.unique is not None and new.unique.on_conflict == "rerun":
         return _merge(records, waiting, new, now)
@@ -143,15 +143,14 @@ def _add_successor(records: Records, holder: Job, new: NewJob, now: float) -> In
 
 
 def _cancel_replaced(records: Records, job: Job | None, now: float) -> None:
-    """Cancels a job because a newer request replaces it. The caller must first cancel the job's successor,
-    which would otherwise start."""
+    """Cancels a job because a newer request replaces it. The caller must first cancel the successor of the
+    job, which would otherwise start."""
     if job is not None:
         move_job(records, transitions.cancel_job(job, transitions.REPLACED, now), now)
 
 
 def add_arrival(records: Records, job: str, task: str, payload: bytes, options: bytes) -> None:
-    """Stores an arrival, as another program does in a database with one INSERT. `job` is the id of the future
-    job, and `options` is a JSON object."""
+    """Stores an arrival. `job` is the id of the future job, and `options` is a JSON object."""
     records.arrival_seq += 1
     records.arrivals[records.arrival_seq] = Arrival(
         seq=records.arrival_seq,

@@ -1,8 +1,8 @@
 """The ready jobs of one queue, ordered in lanes.
 
 - A new lane counts as just served, so a stream of new lanes never starves an old lane.
-- Store methods delete empty lanes at their end, and claims also in between. So a lane keeps its place when a
-  new version replaces its only job.
+- A store method deletes empty lanes at its end. So a lane keeps its place when a new version replaces its
+  only job.
 - If a pool denies units to a lane, the whole group of the lane is blocked.
 - A lane is blocked alone if the pool that denied has keys, or if its batch waits for more jobs."""
 
@@ -108,8 +108,8 @@ class Lanes:
         self._emptied.clear()
 
     def serve(self, name: str, served: int) -> None:
-        """Records that a claim took jobs from the lane in the turn with the number `served`. If a batch of
-        the lane was waiting for more jobs, this wait is over."""
+        """Records that a claim took jobs from the lane in the turn `served`. A batch of the lane no longer
+        waits for more jobs."""
         lane = self._lanes[name]
         lane.batch_due = None
         if lane.jobs.head() is None:
@@ -132,8 +132,8 @@ class Lanes:
         heapq.heappush(self._wakes, (mark.retry_at, name))
 
     def reopen(self, account_key: AccountKey) -> bool:
-        """Unblocks the lanes and groups that wait for the account `account_key`, because units were freed or
-        limits changed. Returns True if at least one lane or group was waiting."""
+        """Unblocks the lanes and groups that wait for the account `account_key`. Returns True if there were
+        any."""
         names = sorted(self._blocked.of(account_key))
         for name in names:
             self._open(name)
@@ -143,8 +143,8 @@ class Lanes:
         return bool(names or groups)
 
     def reopen_all(self) -> None:
-        """Unblocks all lanes and groups. Called after a restart of the machine, because the stored boot-clock
-        times are no longer valid."""
+        """Unblocks all lanes and groups. Call it after a restart of the machine, when boot-clock times are no
+        longer valid."""
         for account_key in self._blocked.keys():  # noqa: SIM118 - an index is no mapping
             self.reopen(account_key)
         self.blocked_groups.clear()
@@ -217,7 +217,7 @@ class Lanes:
 
     def _next_wake(self) -> tuple[float, str] | None:
         """Returns the next blocked lane to try again, as (boot-clock time, lane name); None if no lane is
-        blocked. Entries of lanes that were opened or deleted meanwhile are removed here."""
+        blocked."""
         while self._wakes:
             retry_at, name = self._wakes[0]
             lane = self._lanes.get(name)

@@ -105,8 +105,8 @@ def reclaim(records: Records, dead: Sequence[str]) -> ReclaimResult:
 
 
 def handle_reboot(records: Records) -> None:
-    """Ends every lease if the machine was restarted since the last call. Boot-clock times from before a
-    restart have no meaning (J63). The store calls this function when it is opened."""
+    """Ends every lease if the machine was restarted since the last call (J63). The store calls this function
+    when it is opened."""
     if records.boot_id == records.clock.boot_id:
         return
     records.boot_id = records.clock.boot_id

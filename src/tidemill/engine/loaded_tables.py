@@ -35,8 +35,8 @@ class LoadedRows:
         return query in self._rows
 
     def prefix(self, query: RowQuery) -> KeyPrefix:
-        """Returns the keys that were loaded from the start of the sorted list that `query` names. If none
-        were loaded, the result is empty, and its field `complete` is False."""
+        """Returns the loaded keys of the sorted list that `query` names. If none were loaded, the result is
+        empty and not `complete`."""
         found: KeyPrefix = self._rows.get(query, UNKNOWN_PREFIX)
         return found
 
@@ -82,8 +82,7 @@ class LoadedTable(dict[K, V]):
         return super().setdefault(key, default)
 
     def __setitem__(self, key: K, value: V) -> None:
-        """Sets a value. Raises NotLoaded if the old row was not loaded, because `collect_changes` compares
-        the old row with the new value to find out what to write."""
+        """Sets a value. Raises NotLoaded if the old row was not loaded."""
         self._load_row(key)
         super().__setitem__(key, value)
 
@@ -97,8 +96,7 @@ class LoadedTable(dict[K, V]):
         super().__setitem__(key, value)
 
     def assume_new(self, key: K) -> None:
-        """Tells the table that the database has no row with this key, so none has to be loaded. If a row was
-        loaded, it is used."""
+        """Tells the table that the database has no row with this key, so none has to be loaded."""
         if not self._loaded.knows(self._query(key)):
             self._loaded_keys[key] = None
 
@@ -220,6 +218,5 @@ class PrefixKeys(SortedKeys):
         return self._bound is not None and key > self._bound
 
     def _miss(self, count: int) -> NoReturn:
-        """Raises NotLoaded to ask for at least `count` keys of the list. It asks for at least twice as many
-        keys as are loaded."""
+        """Raises NotLoaded to ask for at least `count` keys of the list."""
         raise NotLoaded(self._query, max(count, self._loaded_count, 1) + self._loaded_count)

@@ -33,8 +33,7 @@ def prune(records: Records, limit: int) -> PruneResult:
 
 
 def _expire(records: Records, limit: int, now: float) -> int:
-    """Cancels pending jobs that have expired, whether ready, waiting or scheduled; the longest expired come
-    first. Returns how many were cancelled."""
+    """Cancels pending jobs that have expired, the longest expired first. Returns how many were cancelled."""
     pending = (records.jobs[id_] for id_ in records.expiring)
     over = sorted(
         (job.expires or 0.0, job.seq, job.id) for job in pending if transitions.is_expired(job, now)
@@ -45,8 +44,8 @@ def _expire(records: Records, limit: int, now: float) -> int:
 
 
 def _drop_ended(records: Records, limit: int, now: float) -> tuple[int, dict[str, int]]:
-    """Deletes finished jobs by retention. Returns how many were deleted, and how many of them only because
-    their queue had too many, by queue."""
+    """Deletes finished jobs by retention. Returns how many were deleted. Also returns, by queue, how many
+    were deleted early because the queue had too many."""
     dropped, early = 0, Counter[str]()
     for name in sorted(records.queues):
         queue = records.queues[name]
@@ -113,7 +112,7 @@ def _expired_ids(records: Records, limit: int) -> list[str]:
 
 
 def _forget_old(records: Records, limit: int, now: float) -> int:
-    """Deletes old ids of enqueue requests, old minutes of history, silent workers and unused accounts.
+    """Deletes old ids of enqueue requests, old history, workers that stopped long ago, and unused accounts.
     Returns how many ids were deleted, at most `limit`."""
     over = _expired_ids(records, limit)
     for id_ in over:

@@ -72,8 +72,8 @@ class StateCount(RowQuery, frozen=True):
 
 
 class QueueByName(RowQuery, frozen=True):
-    """Asks for the settings of a queue. The answer is a QueueSettingsRow. It is None if the queue was never
-    declared, overridden or paused and never had a job."""
+    """Asks for the settings of a queue. The answer is a QueueSettingsRow; None if the queue was never
+    used."""
 
     name: str
 
@@ -98,7 +98,7 @@ class OpenLanesOfGroup(RowQuery, frozen=True):
 
 class ScheduledJobs(RowQuery, frozen=True):
     """Asks for the scheduled jobs of a queue that are due, at most MAX_PROMOTED_PER_CLAIM, and for the next
-    one.
+    one after them.
 
     The answer is a KeyPrefix of tuples: due time, sequence number, job id."""
 
@@ -106,7 +106,7 @@ class ScheduledJobs(RowQuery, frozen=True):
 
 
 class LaneWakeTimes(RowQuery, frozen=True):
-    """Asks for the blocked lanes of a queue whose waiting time is over, and for the next one.
+    """Asks for the blocked lanes of a queue that may be tried again, and for the next one after them.
 
     The answer is a KeyPrefix of tuples: the boot-clock time at which the lane is tried again, lane name."""
 
@@ -178,7 +178,7 @@ class AbandonedClaims(RowQuery, frozen=True):
 
 class UnconfirmedSince(RowQuery, frozen=True):
     """Asks when the units of a claim were counted again, because its worker stopped answering. The answer is
-    a wall time, or None if they were not, or if the claim was settled since."""
+    a wall time; None if nothing is unconfirmed."""
 
     claim: ClaimKey
 
@@ -244,8 +244,10 @@ UNKNOWN_PREFIX = KeyPrefix((), complete=False)
 
 
 class LaneGroupRow(msgspec.Struct, frozen=True):
-    """A group of lanes that need the same pools. `size` is the number of lanes, including blocked ones.
-    `block` is the block of the whole group; None if it is not blocked."""
+    """A group of lanes that need the same pools.
+
+    - `size`: the number of lanes, including blocked ones.
+    - `block`: the block of the whole group."""
 
     size: int
     block: LaneBlock | None = None

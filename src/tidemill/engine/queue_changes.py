@@ -81,8 +81,8 @@ def check_queue_name(queue: str) -> None:
 
 
 def amend(records: Records, job_filter: Filter, change: OperatorChange, limit: int) -> AmendResult:
-    """Selects the oldest `limit` jobs that match `job_filter`, and applies the operator's change to each job
-    whose current state allows it (J70 to J73). The result lists changed and unchanged jobs."""
+    """Applies an operator's change to the oldest `limit` jobs that match `job_filter` (J70 to J73). The
+    result lists changed and unchanged jobs."""
     check_filter(job_filter)
     meant = [job.id for job in islice(matching_jobs(records, job_filter), limit)]
     done: list[str] = []

@@ -70,8 +70,7 @@ class KnownWorker(msgspec.Struct, frozen=True):
 
 
 def unknown_worker(worker: str, seen: float) -> WorkerInfo:
-    """Returns a WorkerInfo for a worker of which only the id is known: all other facts are empty or 0. `seen`
-    is a wall time."""
+    """Returns a WorkerInfo for a worker of which only the id is known. `seen` is a wall time."""
     return WorkerInfo(id=worker, host="", pid=0, queues=(), concurrency=0, holds=0, seen=seen)
 
 
@@ -84,8 +83,8 @@ class WorkMark(msgspec.Struct, frozen=True):
 
 
 class Records:
-    """All data of a store in memory. Several store objects (handles) can share one Records object. A store
-    method holds `lock` from its first read to its last write."""
+    """All data of a store in memory. Several store objects can share it. A store method holds `lock` from its
+    first read to its last write."""
 
     def __init__(self, clock: Clock, entropy: Entropy) -> None:
         self.clock, self.entropy = clock, entropy
@@ -128,8 +127,7 @@ class Records:
                 self.topics[queue_topic(queue.name)] = None
 
     def waiting_for(self, account_key: AccountKey) -> Iterable[Queue]:  # noqa: ARG002 - a database store looks them up
-        """Returns the queues that may have lanes waiting for units of that account. Here these are all
-        queues; a database store looks them up."""
+        """Returns the queues that may have lanes waiting for units of that account."""
         return self.queues.values()
 
     def overdue(self, boot: float, dead: frozenset[str]) -> list[Job]:
@@ -150,6 +148,7 @@ class Records:
         """Stores a new job, or the new version of a job."""
         before = self.jobs.get(job.id)
         queue = self.queue(job.queue)
+        # Added before the old version is removed: a lane with one ready job keeps its turn.
         queue.add_job(job, self.picks, fresh=before is None)
         if before is not None:
             queue.remove_job(before)
@@ -159,7 +158,7 @@ class Records:
 
     def drop(self, job: Job) -> None:
         """Deletes a job with its logs, attempts and checkpoints. The store still remembers its id and its
-        last claim. The flow of the job, if any, is put on the worklist."""
+        last claim."""
         self.queues[job.queue].remove_job(job)
         self._unlink(job)
         del self.jobs[job.id]
@@ -202,6 +201,7 @@ class Records:
         none did."""
         if (kind, document) not in self.documents:
             return
+        # An advance removes only the numbers that it has read, so a later entry stays.
         self.work_mark_seq += 1
         self.work_marks[self.work_mark_seq] = WorkMark((kind, document), job)
         self.topics[worklist_topic(kind)] = None
@@ -284,8 +284,7 @@ def move_job(records: Records, after: Job, now: float) -> None:
 
 
 def announce_end(records: Records, job: Job, now: float) -> None:
-    """Wakes the listeners that wait for the end of the job, and lets its waiting successor start. Called when
-    the job will not run any more."""
+    """Wakes the listeners that wait for the end of the job, and lets its successor start."""
     records.topics[job_topic(job.id)] = None
     successor = records.successor_of(job.id)
     if successor is not None:
@@ -293,8 +292,7 @@ def announce_end(records: Records, job: Job, now: float) -> None:
 
 
 def release_job_holds(records: Records, job: Job) -> None:
-    """Releases the capacity that pools hold for a job, if the job ended without running (P15). The units of a
-    running job are settled instead."""
+    """Releases the capacity that pools hold for a job that ended without running (P15)."""
     if job.state is not State.RUNNING and (job.needs or job.deferred_needs):
         ledger.release_holds(records.pool_ledger, job.id, (*job.needs, *job.deferred_needs))
 

@@ -23,8 +23,8 @@ from tidemill.engine.records import Records, move_job, record_attempt
 
 
 def settle(records: Records, settlements: Sequence[Settlement], request: ClaimRequest | None) -> SettleResult:
-    """Applies settlements in order and returns one answer each (J40 to J43). Each settlement sees the changes
-    of the settlements before it. If `request` is given, claims the next jobs afterwards."""
+    """Applies settlements in order and returns one answer each (J40 to J43). Then claims jobs, if `request`
+    is given."""
     records.pool_ledger.take_pool_changes()
     charged: set[ClaimKey] = set()
     answers = [_settle_one(records, settlement, charged) for settlement in settlements]
@@ -33,7 +33,7 @@ def settle(records: Records, settlements: Sequence[Settlement], request: ClaimRe
 
 
 def _settle_one(records: Records, settlement: Settlement, charged: set[ClaimKey]) -> WriteAnswer:
-    """Applies one settlement and returns its answer. `charged` collects the claims whose jobs lose an attempt
+    """Applies one settlement and returns its answer. `charged` collects the claims that lose an attempt
     because of a provider's refusal (P17)."""
     job = records.jobs.get(settlement.job)
     answer = check_fence(job, settlement.fence, settlement.claim)
@@ -63,7 +63,7 @@ def _answer_from_memory(records: Records, settlement: Settlement) -> WriteAnswer
     known = records.find_known_id(settlement.job)
     if known is None or known.claim != settlement.claim or known.fence != settlement.fence:
         return WriteAnswer.GONE
-    return WriteAnswer.AGAIN
+    return WriteAnswer.AGAIN  # probably sent twice
 
 
 def _book_units(records: Records, settlement: Settlement, answer: WriteAnswer) -> bool:

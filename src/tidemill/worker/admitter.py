@@ -89,6 +89,7 @@ class Admitter:
             self._unknown, self._unknown_this_pass = self._unknown_this_pass, {}
 
     def _decide(self, arrival: Arrival, now: float) -> Admission | None:
+        # A wall clock that jumps forward must not cause an early refusal.
         if self._loop.time() - self._unknown.get(arrival.seq, -math.inf) < HOUR_SECONDS:
             return None
         return decide_admission(arrival, self._tasks, now)
@@ -118,6 +119,7 @@ def decide_admission(arrival: Arrival, tasks: Mapping[str, TaskDefinition], now:
 
 def _make_arrival_id(arrival: Arrival) -> str:
     """Returns the job id for an arrival that has no id. Repeated calls return the same id."""
+    # With the time, because sequence numbers restart in a copied store.
     return f"arrival-{arrival.seq}-{arrival.arrived:.3f}"
 
 

@@ -61,8 +61,8 @@ class PendingReport(msgspec.Struct, eq=False):
         return bool(self.lines or self.unsent or self.progress is not None)
 
     def take(self) -> tuple[float | None, str | None] | None:
-        """Moves new log lines to `unsent` and returns the progress to send: a pair of fraction and note, or
-        None if there is no new progress."""
+        """Moves new log lines to `unsent`. Returns the progress to send as a pair of fraction and note; None
+        if there is nothing new."""
         while self.lines:
             self.unsent.append(self.lines.popleft())
         self.sending = self.progress
@@ -139,8 +139,8 @@ class Attempt(msgspec.Struct, eq=False):
             self.usage.end()
 
     def to_settle(self) -> Sequence[Attempt]:
-        """Returns the attempts to settle when this attempt has ended. For a single job this is the attempt
-        itself, for a batch its members that have an outcome."""
+        """Returns the attempts to settle when this attempt has ended. For a batch these are the members that
+        have an outcome."""
         return (self,)
 
     def seconds(self, now: float) -> float:
@@ -156,8 +156,8 @@ class Attempt(msgspec.Struct, eq=False):
         self.notify()
 
     def show_wait(self, note: str | None) -> None:
-        """Shows `note`, which says what the attempt waits for, instead of the handler's own note. `note=None`
-        shows the handler's note again."""
+        """Shows `note` instead of the handler's own note while the attempt waits. None shows the handler's
+        note again."""
         report = self._pending_report()
         fraction = None if report.progress is None else report.progress[0]
         report.progress = (fraction, note if note is not None else report.note or "")
@@ -208,7 +208,7 @@ class Attempt(msgspec.Struct, eq=False):
 
     def start_usage(self, sent: float) -> None:
         """Creates the usage record for a job whose claim reserved units. `sent` is the earliest event-loop
-        time at which the store may have reserved them."""
+        time of this reservation."""
         start_by = self.environment.start_by(self.job, sent)
         self.usage = AttemptUsage(
             self.environment,

@@ -88,8 +88,7 @@ class AttemptStarter:
             yield attempt
 
     def _emit_unknown_task(self, job: ClaimedJob) -> None:
-        """Emits an event about an unknown task. It does so once per task, because jobs of a misspelt task are
-        claimed and released again and again, for up to a day."""
+        """Emits an event about an unknown task, once per task."""
         if job.task not in self._reported_tasks:
             self._reported_tasks.add(job.task)
             known = tuple(sorted(self._tasks))

@@ -35,7 +35,7 @@ def group_batches(attempts: Iterable[Attempt], sent: float) -> Iterator[Attempt]
 def _make_batch(members: Sequence[Attempt], sent: float) -> BatchAttempt:
     lead = members[0]
     if lead.job.call not in {"", lead.job.id}:
-        lead = _make_missing_lead(lead, sent)
+        lead = _make_missing_lead(lead, sent)  # cancelled before the claim was repeated
         members = (lead, *members)
     batch = BatchAttempt(
         lead.job, lead.definition, lead.notify, lead.boot, lead.environment, members=tuple(members)
@@ -130,9 +130,9 @@ class BatchAttempt(Attempt):
                     self.items.append(item)
 
     def set_outcomes(self, outcomes: Sequence[Outcome], charged: Sequence[Outcome] = ()) -> Outcome:
-        """Stores one outcome for each member of `runs`, in order, and returns the first outcome.
+        """Stores one outcome for each member of `runs`, in order. Returns the first outcome.
 
-        `charged`: empty, or one second outcome per member. The second outcome costs an attempt."""
+        `charged`: empty, or a second outcome per member, which costs an attempt."""
         self.outcomes_by_job.update(zip((job.id for job in self.jobs), outcomes, strict=True))
         for member, replacement in zip(self.runs, charged, strict=bool(charged)):
             member.charged = replacement
@@ -140,7 +140,7 @@ class BatchAttempt(Attempt):
 
     def conclude(self, outcome: Outcome) -> None:
         """Ends the batch and sets the outcome of each member (I6). Members without an entry in
-        `outcomes_by_job` get `outcome`. Members whose claim was lost usually get none."""
+        `outcomes_by_job` get `outcome`."""
         self.outcome = outcome
         self.members[0].usage = self.usage
         if self.usage is not None:
@@ -150,7 +150,7 @@ class BatchAttempt(Attempt):
             if member.stop is None:
                 ended = self.outcomes_by_job.get(member.job.id, outcome)
                 member.outcome = ended if member.job.flow is None else limit_result_size(ended)
-            elif member.usage is not None:
+            elif member.usage is not None:  # the settlement of the first job reports the used units
                 member.outcome = JobRelease()
 
     def to_settle(self) -> Sequence[Attempt]:

@@ -108,8 +108,8 @@ def decide_batch_error(
 
 
 def is_account_wide(error: BaseException) -> bool:
-    """True if the error concerns the whole account or provider and not one item. These are network errors,
-    the statuses 401, 402, 403, 408 and 429, and every status from 500."""
+    """True if the error concerns the whole account or provider and not one item. Examples are network errors,
+    401, 429 and every status from 500."""
     return any(_is_account_wide(member) for member in group_members(error))
 
 
@@ -135,8 +135,8 @@ def encode_result(result: Any, codec: ResultCodec) -> Success | FinalFailure:
 
 
 def _decide_failed_item(failed: FailedItem, job: ClaimedJob, policy: Retry, chance: float) -> Outcome:
-    """Returns the outcome of an item for which the handler returned `FailedItem`. The item's `retry` flag
-    decides whether it may be retried. The exception filters of the retry policy do not apply."""
+    """Returns the outcome of an item for which the handler returned `FailedItem`. Its `retry` flag decides
+    whether the item is retried."""
     error = Error("FailedItem", replace_unstorable(str(failed.reason))[:MAX_MESSAGE_CHARACTERS])
     if not failed.retry:
         return FinalFailure(error)
@@ -161,10 +161,10 @@ MAX_REMEMBERED_BATCHES = 1000
 
 
 class SplitHistory:
-    """Counts how many items were in parts that succeeded, and how many in parts that failed.
+    """Counts the items in parts that succeeded and in parts that failed. A part is a smaller batch, made by
+    splitting a failed batch.
 
-    A part is a smaller batch, made by splitting a failed batch. Parts of similar size are counted
-    together."""
+    Parts of similar size are counted together."""
 
     def __init__(self) -> None:
         self._calls: Counter[int] = Counter()
@@ -241,8 +241,8 @@ class BatchSplitter:
 
 
 def _original_batch(lead: ClaimedJob) -> str:
-    """Returns the name of the original batch if `lead` belongs to a part of a split batch. Returns '' if its
-    batch does not come from a split."""
+    """Returns the name of the batch before its first split; '' if the batch of `lead` does not come from a
+    split."""
     return lead.part.partition("/")[0]
 
 

@@ -92,7 +92,7 @@ class OutcomeDecider:
 
     def cancelled(self, attempt: Attempt, error: asyncio.CancelledError) -> Outcome | None:
         """Returns the outcome of an attempt that ended with CancelledError. Returns None if its claim is
-        lost, because such an attempt has no outcome."""
+        lost."""
         match attempt.stop:
             case CancelReason.TIMEOUT:
                 return self.timed_out(attempt)
@@ -168,7 +168,7 @@ class AttemptStopper:
     def stop(self, attempt: Attempt, why: CancelReason) -> None:
         """Cancels an attempt for the reason `why`. An attempt that has not started will never start.
 
-        A batch continues if only one of its jobs lost its claim."""
+        A batch continues until all its jobs have lost their claims."""
         if why is CancelReason.LOST and attempt.committed is not None:
             return
         if isinstance(attempt.batch, BatchAttempt):
@@ -180,6 +180,7 @@ class AttemptStopper:
             attempt = attempt.batch
         if attempt.stop is None and attempt.outcome is None:
             attempt.stop = why
+            # A task that is cancelled before it runs could not free its slot.
             if attempt.begun and attempt.task is not None:
                 attempt.task.cancel()
 
@@ -196,8 +197,8 @@ class AttemptStopper:
         self._emitter.attempt_event(SlotStuck, attempt, seconds=self._loop.time() - attempt.started)
 
     def watch(self, attempt: Attempt) -> None:
-        """Starts the attempt's timeout now. Called when the handler starts, so that the wait for a free
-        thread or process does not count. An attempt that was already cancelled keeps its deadline."""
+        """Starts the attempt's timeout now. Call it when the handler starts. An attempt that was already
+        cancelled keeps its deadline."""
         if attempt.stop is not None:
             return
         attempt.deadline = deadline = self._loop.time() + attempt.timeout

@@ -34,9 +34,8 @@ PAID_STORE_DEADLINE_SECONDS = 60.0
 
 
 class WorkerCheckpoints:
-    """The checkpoints of a handler that runs in the worker process.
-
-    It numbers the requests of an attempt, so that the store can recognise a repeated request."""
+    """The checkpoints of a handler that runs in the worker process. It numbers the requests, so that the
+    store can recognise a repeated one."""
 
     def __init__(self, environment: AttemptEnvironment, job: ClaimedJob) -> None:
         self._environment, self._job = environment, job
@@ -67,9 +66,9 @@ class WorkerCheckpoints:
         try:
             return await self._answer(question, number)
         except asyncio.CancelledError:
-            if isinstance(question, StepSaveRequest) and question.paid:
+            if isinstance(question, StepSaveRequest) and question.paid:  # or a retry pays again
                 self._finish_later(self._answer(question, number))
-            elif isinstance(question, StepBeginRequest):
+            elif isinstance(question, StepBeginRequest):  # its call will not be made
                 self._finish_later(self._answer(StepForgetRequest(question.step, number), 0))
             raise
 
@@ -140,8 +139,8 @@ class WorkerCheckpoints:
 
 
 async def _retry_on_outage(verb: Callable[[], Awaitable[T]], seconds: float) -> T:
-    """Calls `verb`, a store request, and repeats it every 0.25 s while the store is unreachable. Raises the
-    StoreError if about `seconds` have passed without an answer."""
+    """Calls `verb`, a store request, and repeats it while the store is unreachable. Raises the StoreError
+    after about `seconds`."""
     waited = 0.0
     while True:
         try:

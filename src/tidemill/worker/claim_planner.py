@@ -91,6 +91,7 @@ class ClaimPlanner:
 
     @property
     def _ahead(self) -> int:
+        # A job that waits here would use a limit or units that another worker needs.
         return 0 if self._limited else self._claim_ahead.ahead
 
     def request(self) -> ClaimRequest:
@@ -105,8 +106,8 @@ class ClaimPlanner:
         )
 
     def served(self, jobs: Iterable[ClaimedJob]) -> int:
-        """Returns how many slots the claimed jobs take. Also records these slots, so that later claims divide
-        the slots fairly between queues. The jobs of one batch take one slot together."""
+        """Returns how many slots the claimed jobs take, and counts them for the fair share of each queue. The
+        jobs of one batch take one slot together."""
         queues = [job.queue for job in jobs if not job.call or job.call == job.id]
         self._weights.served(queues)
         return len(queues)

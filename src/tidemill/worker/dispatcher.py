@@ -19,8 +19,8 @@ from tidemill.worker.settler import Settler
 
 
 class IdleWait:
-    """Waits for a wake-up while the worker is idle. `park` starts one wait. When a wake-up arrives or the
-    time is over, the dispatcher is asked to claim jobs."""
+    """Waits for a wake-up while the worker is idle. `park` starts one wait. After the wait, the dispatcher
+    claims jobs."""
 
     def __init__(self, listener: WakeupListener, signal: DispatchSignal) -> None:
         self._listener, self._signal = listener, signal
@@ -54,7 +54,7 @@ class IdleWait:
         """Records that a claim returned jobs. If no wake-up announced them, the listener registers again
         before the next claim."""
         if self._polled:
-            self._polled = self.armed = False
+            self._polled = self.armed = False  # the wake-up was lost: perhaps nobody knows the listener
 
     async def run(self) -> None:
         try:
@@ -128,8 +128,8 @@ class Dispatcher:
         self._signal.set()
 
     async def run(self) -> None:
-        """Runs until the worker holds no jobs and will not claim any more. With the option `until_idle` it
-        stops claiming when no job is left to claim, otherwise after `stop_claiming`."""
+        """Runs until the worker holds no jobs and will not claim any more. With the option `until_idle` this
+        is so when no job is left to claim."""
         try:
             while not self._is_over:
                 if self._settling is not None and self._settling.done():
@@ -251,7 +251,7 @@ class Dispatcher:
         - `first`: the first waiting attempt when this check was planned.
         - `due`: the planned event-loop time of the check. Much later, nothing is released."""
         self._stall = None
-        late = self._loop.time() - due > STALL_SECONDS / 2
+        late = self._loop.time() - due > STALL_SECONDS / 2  # the event loop was blocked
         if self._slots.buffered and self._slots.buffered[0] is first and not late:
             self._claim_ahead.stalled()
             self._executor.release_unstarted()

@@ -1,5 +1,5 @@
 """Stops a worker without losing a job or charging an attempt. It waits for running handlers, then cancels
-them and releases their jobs, which means that other workers can claim them."""
+them and releases their jobs."""
 
 from __future__ import annotations
 
@@ -124,8 +124,8 @@ class StopRequests:
 
 @contextmanager
 def stop_on_signals(stop: Callable[[], None], force: Callable[[], None]) -> Iterator[None]:
-    """Calls `stop` on the first SIGTERM or SIGINT, and `force` on a signal that comes at least one second
-    later. The signal handlers are active inside the `with` block."""
+    """Calls `stop` on the first SIGTERM or SIGINT, and `force` on a signal at least one second later. It is
+    active inside the `with` block."""
     loop = asyncio.get_running_loop()
     requests = StopRequests(stop, force)
     for number in STOP_SIGNALS:

@@ -106,8 +106,7 @@ class EventEmitter:
             )
 
     def _redact(self, fields: dict[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:
-        """Returns the fields with secrets removed from texts such as error messages. These texts may repeat
-        arguments of the handler, and events become log lines that leave the machine."""
+        """Returns the fields with secrets removed from texts such as error messages."""
         texts = {name: redact(text) for name in _REDACTED_FIELDS if isinstance(text := fields.get(name), str)}
         return fields | texts
 
@@ -141,8 +140,7 @@ MAX_TEXT_CHARACTERS = 200
 
 
 def emit_pool_changes(emitter: EventEmitter, changes: Iterable[PoolChange]) -> None:
-    """Emits an event for each pool change. The store reports a change only once, so the event is missing if
-    the store's answer was lost."""
+    """Emits an event for each pool change. The event is missing if the store's answer was lost."""
     for change in changes:
         _emit_pool_change(emitter, change)
 
@@ -237,14 +235,12 @@ class OutcomeEvents:
 
     @staticmethod
     def ran_to_end(attempt: Attempt) -> tuple[Attempt, ...]:
-        """Returns `(attempt,)` if the handler began and the attempt was not released, otherwise `()`. Callers
-        join these tuples into the list of attempts whose run times are measured."""
+        """Returns `(attempt,)` if the handler began and the attempt was not released, otherwise `()`."""
         released = isinstance(attempt.outcome, JobRelease | UnitWait | SmallerBatch)
         return (attempt,) if attempt.begun and not released else ()
 
     def emit_refused(self, attempt: Attempt, answer: WriteAnswer) -> None:
-        """Counts an outcome that the store refused, and emits an event. This is normal after the process was
-        suspended for longer than the lease. `answer` is the store's answer."""
+        """Counts an outcome that the store refused with `answer`, and emits an event."""
         if answer is WriteAnswer.STALE:
             self._stats.stale += 1
         else:
@@ -288,8 +284,8 @@ class OutcomeEvents:
 
 
 def seconds_late(attempt: Attempt) -> float:
-    """Returns how many seconds after its latest start time the handler was about to start. Returns 0 if the
-    attempt was not released for this reason."""
+    """Returns by how many seconds the handler missed its latest start time. Returns 0 if the attempt was not
+    released for this reason."""
     usage = (attempt.batch or attempt).usage
     released = isinstance(attempt.outcome, JobRelease)
     return usage.late if usage is not None and released else 0.0

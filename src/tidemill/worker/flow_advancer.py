@@ -29,12 +29,11 @@ hand."""
 
 
 class FlowAdvancer:
-    """Advances flows whose tasks this worker knows, and leaves the others to other workers.
+    """Advances flows whose tasks this worker knows. Flows with unknown tasks are left to other workers.
 
     If no worker knew a task for 24 hours, the flow's jobs of that task fail.
 
-    `extra_jobs`: a function that returns jobs to create together with an advance, such as webhook
-    deliveries."""
+    `extra_jobs`: returns jobs to create together with an advance, such as webhook deliveries."""
 
     def __init__(
         self,
@@ -86,7 +85,7 @@ class FlowAdvancer:
 
         If flows with unknown tasks are left, this worker gives up the leadership."""
         more = await self._run_pass(None)
-        if self._unknown_since and not more:
+        if self._unknown_since and not more:  # afterwards it cannot lead for some time
             await self._leader.hand_over(self.service)
         return more
 
@@ -146,8 +145,8 @@ class FlowAdvancer:
         return [] if self._unconfirmed is None else self._unconfirmed.flows
 
     def _emit_broken(self, broken: Mapping[str, Exception]) -> None:
-        """Emits one event for each flow whose advance raised. The event is not repeated, although the advance
-        is retried many times."""
+        """Emits one event for each flow whose advance raised. The event is not repeated when the advance is
+        retried."""
         for flow, error in broken.items():
             if flow not in self._broken:
                 error.add_note(f"This is what kept flow {flow!r} from going on.")

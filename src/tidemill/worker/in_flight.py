@@ -24,8 +24,8 @@ class InFlight:
         self.received = 0
 
     def under_way(self) -> Iterable[Attempt]:
-        """Returns the attempts that can be cancelled. Jobs of a batch are cancelled together, so for each of
-        them the batch attempt is returned; it appears several times."""
+        """Returns the attempts that can be cancelled. For each job of a batch this is the batch attempt, so
+        it appears several times."""
         return (attempt.batch or attempt for attempt in self.held.values())
 
     def knows(self, job: ClaimedJob) -> bool:

@@ -79,8 +79,9 @@ async def reserve_needs(attempt: Attempt) -> None:
 
 
 class HandlerInvoker:
-    """Calls handlers through their middleware, on the event loop, in a thread or in a child process.
-    `on_thread_end` is called when a thread ends later than its attempt."""
+    """Calls handlers through their middleware: on the event loop, in a thread or in a child process.
+
+    `on_thread_end`: is called when a thread ends later than its attempt."""
 
     def __init__(
         self,
@@ -204,8 +205,8 @@ class HandlerInvoker:
 
 
 def check_start(attempt: Attempt) -> None:
-    """Raises `OutcomeSignal`, which releases the job, if the handler must not start. That is the case if its
-    lease has ended, or if its units were reserved too long ago."""
+    """Raises `OutcomeSignal`, which releases the job, if its lease has ended or its units were reserved too
+    long ago."""
     if not attempt.is_leased:
         attempt.expired = True
         raise OutcomeSignal(JobRelease())
@@ -229,8 +230,8 @@ def _decode_attempt_arguments(
 
 
 def _decode_result(definition: TaskDefinition, result: bytes | None) -> Any:
-    """Returns the decoded result of a handler, for middleware. If the result does not match the handler's
-    return annotation, it is decoded to dicts, lists and strings."""
+    """Returns the decoded result of a handler, for middleware. A result that does not match the return
+    annotation is decoded to dicts, lists and strings."""
     try:
         return definition.result.decode(result)
     except Exception:  # noqa: BLE001 - decoding runs a user's own methods

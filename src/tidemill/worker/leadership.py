@@ -119,8 +119,8 @@ async def run_service(
 
 
 async def request_on_wakeup(store: Store, topic: str, service: MaintenanceService) -> None:
-    """Requests a run of the service after every wake-up of `topic`. It listens only while this worker leads
-    the service, and runs until cancelled."""
+    """Requests a run of the service after every wake-up of `topic`, while this worker leads the service. Runs
+    until cancelled."""
     with contextlib.closing(store.listen([topic])) as listener:
         while True:
             if not service.is_led:
@@ -189,7 +189,7 @@ class LeaderElection:
 
     async def hand_over(self, service: MaintenanceService) -> None:
         """Gives up the leadership of a service, so that a worker that knows more tasks can lead. This worker
-        asks again only after other workers could ask."""
+        asks again only after its old lease would have ended."""
         if service.is_led:
             service.drop_lead()
             service.not_before = self._loop.time() + 1.1 * self.lease

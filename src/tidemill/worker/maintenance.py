@@ -104,7 +104,7 @@ WRITE_PAUSE_SECONDS = 2.0
 
 
 class DependencyRecorder:
-    """Emits the events about services that handlers could not use, and writes the records that
+    """Emits the events about dependencies that handlers could not use. Writes the records that
     `Inspector.dependencies` reads."""
 
     def __init__(self, store: Store, emitter: EventEmitter) -> None:
@@ -184,8 +184,7 @@ class Maintenance:
 
     @property
     def created(self) -> int:
-        """A counter that grows whenever maintenance may have created jobs. A caller compares two values to
-        see whether new jobs may exist."""
+        """A counter that grows whenever maintenance may have created jobs."""
         notified = 0 if self._notifier is None else self._notifier.created
         return (
             self._admitter.admitted
@@ -217,8 +216,8 @@ class Maintenance:
             self._notifier.stop_listening()
 
     async def close(self) -> None:
-        """Advances the flows and creates the deliveries of this worker's last jobs, and records the services
-        that they could not use. Then gives up the leadership of all services."""
+        """Finishes the work for this worker's last jobs: flows, deliveries and records of dependencies. Then
+        gives up its leadership of maintenance."""
         await self.advancer.close()
         await self.dependencies.write()
         if self._notifier is not None:

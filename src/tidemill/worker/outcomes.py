@@ -36,8 +36,7 @@ MAX_MESSAGE_CHARACTERS = 2000
 
 
 class OutcomeSignal(Exception):
-    """An exception that carries an outcome to the executor. Code below the executor raises it, for example
-    when a child process has decided the outcome."""
+    """An exception that carries an outcome to the executor."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(str(outcome))
@@ -112,8 +111,8 @@ def timeout_outcome(seconds: float, policy: Retry, attempt: int, priority: int, 
 
 
 def describe_error(error: BaseException) -> Error:
-    """Returns an exception as an `Error` with its class name, message and traceback. Of a long traceback only
-    the end is kept, because it names the cause."""
+    """Returns an exception as an `Error` with class name, message and traceback. A long traceback is cut to
+    its end."""
     try:
         message = str(error)
     except BaseException:  # noqa: BLE001 - a user's __str__ may raise anything
@@ -177,7 +176,7 @@ def _find_reported_refusal(meter: UsageMeter, error: BaseException, job: Claimed
     """Returns the refusal that the handler reported with `ctx.used`, if it probably caused the handler's
     error. Returns None otherwise; the job then loses an attempt.
 
-    After 3 attempts in a row that were not charged, the next one is."""
+    At most 3 attempts in a row are excused in this way."""
     refusal = meter.reported
     if refusal is None or refusal.reason is Reason.TOO_LARGE or isinstance(error, TidemillError):
         return None

@@ -38,7 +38,7 @@ class Reclaimer:
         `sent`: the event-loop time of the request."""
         now = self._loop.time()
         if now - sent >= MAX_CLOCK_SKEW_SECONDS:
-            return
+            return  # the moment of the reading is not known well enough
         local = (sent + now) / 2
         self._emitter.clock_read(reading, local)
         seen, self._seen = self._seen, (reading.boot, local)

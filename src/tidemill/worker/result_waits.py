@@ -204,8 +204,8 @@ class SlotLender:
                 _show_wait(attempt, None)
 
     def attempt_ended(self, attempt: Attempt) -> None:
-        """Takes the lent slot back, because the attempt resumes or has ended. The job that used the slot
-        continues, so for a short time more jobs than `concurrency` may run."""
+        """Takes the lent slot back, because the attempt resumes or has ended. For a short time more jobs than
+        `concurrency` may run."""
         if self.open.pop(attempt, None) is not None:
             self._noted.pop(attempt, None)
             self._slots.running += 1

@@ -145,8 +145,7 @@ def _hash_tasks(tasks: Mapping[str, TaskDefinition]) -> str:
 
 
 def _describe_arguments(task: TaskDefinition) -> str:
-    """Returns the names of a task's arguments, with their types where these are classes. Other annotations
-    are left out, because their text may differ between processes of the same version."""
+    """Returns the names of a task's arguments, with their types where these are classes."""
     hints = task.payload.hints
     types = {name: hint.__qualname__ for name, hint in hints.items() if isinstance(hint, type)}
     return ", ".join(f"{name}: {types.get(name, '')}" for name in task.payload.names)

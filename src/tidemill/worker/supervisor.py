@@ -32,6 +32,7 @@ HEALTHY_SECONDS = 10.0
 def supervised_id() -> UniqueWorkerId | None:
     """Returns the worker id that a supervisor set for this process; None if there is no supervisor. Call it
     only once per process, because it removes the environment variables that it reads."""
+    # A program that a job starts must not believe that it is this worker.
     worker = os.environ.pop(WORKER_ID_VARIABLE, None)
     parent = os.environ.pop(SUPERVISOR_VARIABLE, None)
     if parent is not None:
@@ -112,6 +113,7 @@ class Supervisor:
             self._signals.emit(WorkerStartFailed(worker=worker, **error_fields(error)))
             return False
         left = await self._reclaim(worker)
+        # A job may have called os._exit(0), so exit code 0 alone says nothing.
         if code == 0 and (self._stopping.is_set() or (self._until_idle and not left)):
             return True
         self._signals.emit(WorkerDied(worker=worker, exit_code=code, reclaimed=left))
@@ -129,8 +131,8 @@ class Supervisor:
             del self._processes_by_worker[worker]
 
     async def _reclaim(self, worker: str) -> int:
-        """Reclaims the jobs of a worker process that has ended. Returns their number; 0 if the worker had
-        drained or the store cannot be reached."""
+        """Reclaims the jobs of a worker process that has ended. Returns how many; 0 if the store cannot be
+        reached."""
         try:
             reclaimed = await self._store.reclaim(dead=[worker])
         except StoreError as error:  # its leases end by themselves

@@ -106,8 +106,8 @@ class AttemptUsage:
         return not self.late
 
     def missed_start(self, late: float) -> None:
-        """Records that a child process did not call the handler, because its reserved units were too old.
-        `late` is how many seconds too late the handler would have started."""
+        """Records that a child process did not call the handler, because it would have started `late` seconds
+        too late."""
         self.late, self.call_made = late, False
 
     def used(self, usage: PoolUsage, number: int | None = None) -> None:
@@ -188,7 +188,7 @@ class AttemptUsage:
 
     def spent(self, outcome: Outcome | None) -> UsageReport:
         """Returns the usage and the provider's answers, for a settlement with `outcome`. The handler may
-        still run: `ctx.transaction()` calls this method before the handler has ended."""
+        still run."""
         unreported = self._reports.take_unreported()
         awaits_dependency = isinstance(outcome, Snooze) and outcome.dependency is not None
         if not self.call_made or (awaits_dependency and not self._has_report):
@@ -234,11 +234,11 @@ class AttemptUsage:
     def _sum_usage(
         self, reported: dict[PoolKey, list[Units]], *, only_reported: bool = False
     ) -> list[PoolUsage]:
-        """Returns the total usage of each pool and key that has both a reservation and a usage report. A
-        reservation without a report counts as used.
+        """Returns the total usage by pool and key. If a pool has more reservations than reports, the largest
+        reservations count as used.
 
         - `reported`: the usage of refused calls. The handler's reports are added to it.
-        - `only_reported`: True if a reservation without a report does not count."""
+        - `only_reported`: True if calls without a report were not made. Their units do not count."""
         for usage in (*self._usages, *self._usage_by_number.values()):
             reported.setdefault((usage.pool, usage.key), []).append(usage.units)
         reserved: dict[PoolKey, list[Units]] = {}

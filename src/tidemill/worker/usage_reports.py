@@ -1,5 +1,5 @@
-"""Sends reports to pools while an attempt still runs. The reports are about late calls, calls without a
-reservation, and refusals after which the HTTP client retries by itself."""
+"""Sends reports to pools while an attempt still runs: about late calls, calls without a reservation, and
+refusals that an HTTP client retries by itself."""
 
 from __future__ import annotations
 
@@ -72,15 +72,14 @@ class UsageReports:
         )
 
     def knows(self, seen: Observation) -> bool:
-        """True if an HTTP client hook has already seen the refusal in `seen`. This object has then reported
-        the refusal to the pool, or will report it."""
+        """True if an HTTP client hook has already seen the refusal in `seen`."""
         return self.was_reported(seen) or _is_same_refusal(
             self._pending_refusals.get(seen.account_key), seen.refusal
         )
 
     def was_reported(self, seen: Observation) -> bool:
-        """True if the refusal in `seen` was already reported to the pool. The handler may raise the same
-        refusal later; the caller must not report it again."""
+        """True if the refusal in `seen` was already reported to the pool. The caller must not report it
+        again."""
         known = self._reported.get(seen.account_key)
         return known is not None and _is_same_refusal(seen, known)
 
@@ -123,8 +122,7 @@ class UsageReports:
         await _call_with_timeout(store.reserve(job.id, job.fence, job.claim, need, departure))
 
     def _warn(self, need: Need) -> None:
-        """Emits a warning event about a call without a reservation, once per pool and worker. The program
-        should be changed to reserve such calls."""
+        """Emits a warning event about a call without a reservation, once per pool and worker."""
         known = self._environment.warned_pools
         if need.pool not in known:
             known.add(need.pool)
@@ -140,8 +138,7 @@ class UsageReports:
 
 
 def _is_same_refusal(seen: Observation | None, refusal: Refusal | None) -> bool:
-    """True if both refusals have the same reason and status. Their texts are not compared, because the text
-    of an exception is shorter than the response from which the exception was made."""
+    """True if both refusals have the same reason and status. Their texts may differ."""
     known = None if seen is None else seen.refusal
     return known is not None and refusal is not None and _refusal_kind(known) == _refusal_kind(refusal)
 

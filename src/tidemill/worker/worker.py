@@ -150,8 +150,7 @@ class Worker:
         )
 
     async def _count_leftovers(self) -> _LeftoverJobs:
-        """Counts the jobs that are left in the worker's queues when it stops because it is idle. Such jobs
-        are not due yet, or their queue is paused, for example."""
+        """Counts the jobs that are left in the worker's queues when it stops because it is idle."""
         if not (self._options.until_idle and self._signals.wants(WorkerStopped)):
             return _LeftoverJobs()
         async with best_effort():

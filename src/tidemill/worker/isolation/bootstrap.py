@@ -93,8 +93,7 @@ def problem_with_main() -> str | None:
 
 @functools.cache
 def _has_main_guard(path: str) -> bool:
-    """True if the file has an `if` that tests `__name__`, such as `if __name__ == "__main__":`. False if it
-    has none or cannot be read."""
+    """True if the file has an `if` that tests `__name__`. False if it has none or cannot be read."""
     try:
         tree = ast.parse(Path(path).read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -120,8 +119,8 @@ def import_main(main: MainModule) -> None:
 
 
 def refuse_worker_in_child() -> None:
-    """Raises ConfigurationError if this process is a child that is just importing the main module. A script
-    without a main guard would start another worker in the child."""
+    """Raises ConfigurationError if this process is a child that is importing the main module. A script
+    without a main guard would start another worker."""
     if _MainImport.under_way:
         raise ConfigurationError(
             "this process runs single jobs for a worker and imports its main module, which starts another "

@@ -177,15 +177,15 @@ class ChildRunner:
         return self._application.tasks.get(task)
 
     def _configure_logs(self) -> None:
-        """Sets up logging as in the worker. It runs after the program was imported, so that the program's own
-        log setup takes precedence."""
+        """Sets up logging as in the worker. Call it after the import of the program, whose own log setup
+        takes precedence."""
         if self._logs is not None:
             configure(format=self._logs.format, level=self._logs.level)
             self._logs = None
 
     async def _run_job(self, run: RunRequest) -> None:
-        """Runs one job and sends its outcome to the worker. The handler runs in a new asyncio task, so its
-        context variables do not reach the next job."""
+        """Runs one job and sends its outcome to the worker. Context variables of the handler do not reach the
+        next job."""
         if self._cancel_next:
             self._pipe.send(StopReply())
             return
@@ -239,8 +239,7 @@ class ChildRunner:
     async def _handle_batch(
         self, run: RunRequest, definition: TaskDefinition, reporter: ChildReporter
     ) -> BatchRunReply | StopReply | LateStartReply:
-        """Runs the jobs of a batch in one call of the handler, and returns the reply for the worker. The
-        worker has already removed jobs whose payload cannot be decoded."""
+        """Runs the jobs of a batch in one call of the handler, and returns the reply for the worker."""
         jobs = (run.job, *run.others)
         CURRENT_ATTEMPT.set(run.job)
         CURRENT_BATCH.set(jobs)
@@ -293,6 +292,6 @@ class ChildRunner:
 
 
 def _retry_policy(run: RunRequest, definition: TaskDefinition) -> Retry:
-    """Returns the retry policy of the job. This is the policy that the worker sent, if `definition` is not
-    the job's task."""
+    """Returns the retry policy of the job: of `definition` if that is the job's task, else the one that the
+    worker sent."""
     return definition.retry if definition.name == run.job.task else Retry(**run.policy)  # type: ignore[arg-type]

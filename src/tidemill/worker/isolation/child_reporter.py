@@ -68,8 +68,8 @@ class WorkerPipe:
         threading.Thread(target=self._read, args=(on_order,), name="tidemill-pipe", daemon=True).start()
 
     def first(self) -> PrepareRequest | None:
-        """Waits for the worker's first order, a `PrepareRequest`, and returns it. Returns None if the pipe is
-        closed or the order is of another type. Call it before `listen`."""
+        """Waits for the first order of the worker, a `PrepareRequest`, and returns it. Returns None if the
+        pipe is closed. Call it before `listen`."""
         try:
             message = decode_for_child(self._pipe.recv_bytes())
         except EOFError:

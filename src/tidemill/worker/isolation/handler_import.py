@@ -20,8 +20,8 @@ CANNOT_ISOLATE = "cannot isolate"
 
 
 class CannotIsolate(Exception):
-    """Raised if no child process can run the handler. The handler cannot be imported in the child, or it
-    needs something that exists only in its worker."""
+    """Raised if no child process can run the handler, for example because the handler cannot be imported
+    there."""
 
 
 class ChildApplication(Protocol):
@@ -40,8 +40,8 @@ class ChildApplication(Protocol):
         ...
 
     def opened(self, *, lifespan: bool = True) -> AbstractAsyncContextManager[Any]:
-        """Returns a context manager that opens the store and the lifespan. It yields the value that the
-        lifespan yields. `lifespan=False` opens only the store."""
+        """Returns a context manager that opens the store and the lifespan, and yields the lifespan's value.
+        `lifespan=False` opens only the store."""
         ...
 
 

@@ -87,16 +87,20 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run request"):
 
 
 class ReserveReply(msgspec.Struct, frozen=True, tag="reserve reply"):
-    """The answer to `ReserveRequest`. `wait` is None if the units were reserved, otherwise the seconds to
-    wait. `problem` is None, or says why the store could not be asked."""
+    """The answer to `ReserveRequest`.
+
+    - `wait`: seconds to wait; None if the units were reserved.
+    - `problem`: why the store could not be asked."""
 
     wait: float | None = None
     problem: str | None = None
 
 
 class StepReplyMessage(msgspec.Struct, frozen=True, tag="step reply message"):
-    """The answer to `StepRequestMessage`. `reply` is the store's answer; if it is None, `problem` says why
-    the store could not be asked."""
+    """The answer to `StepRequestMessage`.
+
+    - `reply`: the store's answer.
+    - `problem`: why the store could not be asked."""
 
     reply: StepReply | None = None
     problem: str | None = None
@@ -109,16 +113,20 @@ class CommitReply(msgspec.Struct, frozen=True, tag="commit reply"):
 
 
 class WaitReply(msgspec.Struct, frozen=True, tag="wait reply"):
-    """The answer to `WaitRequest`. `problem` is None if the handler may wait. Otherwise it is the message of
-    the `WaitRefused` that the child raises. `lasting=True`: later attempts would be refused too."""
+    """The answer to `WaitRequest`.
+
+    - `problem`: why the handler may not wait; None if it may.
+    - `lasting`: True if later attempts would be refused too."""
 
     problem: str | None = None
     lasting: bool = True
 
 
 class PrepareReply(msgspec.Struct, frozen=True, tag="prepare reply"):
-    """The answer to `PrepareRequest`. `problem` is None if the handler is ready, otherwise it says why not.
-    `opened=False`: the handler was found, but the store or the lifespan could not be opened."""
+    """The answer to `PrepareRequest`.
+
+    - `problem`: why the handler is not ready; None if it is.
+    - `opened`: False if the store or the lifespan could not be opened."""
 
     problem: str | None = None
     opened: bool = True
@@ -129,8 +137,8 @@ class StopReply(msgspec.Struct, frozen=True, tag="stop reply"):
 
 
 class LateStartReply(msgspec.Struct, frozen=True, tag="late start reply"):
-    """Tells the worker that the handler was not called, because its reserved units were too old. `late` is
-    how many seconds too late the handler would have started."""
+    """Tells the worker that the handler was not called, because its reserved units were `late` seconds too
+    old."""
 
     late: float
 
@@ -144,8 +152,8 @@ class RunReply(msgspec.Struct, frozen=True, tag="run reply"):
 
 
 class BatchRunReply(msgspec.Struct, frozen=True, tag="batch run reply"):
-    """The result of a batch. `items` has one element per job. If the handler raised, `items` is instead one
-    `BatchOutcome` for the whole batch."""
+    """The result of a batch. `items` has one element per job, or is one `BatchOutcome` if the handler
+    raised."""
 
     items: list[BatchItem] | BatchOutcome
 
@@ -185,7 +193,7 @@ class StepRequestMessage(msgspec.Struct, frozen=True, tag="step request message"
 
 
 class CommitRequest(msgspec.Struct, frozen=True, tag="commit request"):
-    """Tells the worker that the handler's transaction is about to commit, and asks for the settlement. The
+    """Asks the worker for the settlement, because the handler's transaction is about to commit. The
     transaction ends the job with `outcome`."""
 
     outcome: Success

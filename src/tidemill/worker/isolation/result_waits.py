@@ -62,7 +62,7 @@ class ProcessWaits:
 
 class ChildWaits:
     """Asks the worker for permission before a handler in this child process waits for another job. `jobs` are
-    the jobs that the handler runs now; a batch has several."""
+    the jobs that the handler runs now."""
 
     def __init__(self, pipe: WorkerPipe) -> None:
         self._pipe, self._loop = pipe, asyncio.get_running_loop()

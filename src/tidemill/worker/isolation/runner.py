@@ -204,7 +204,7 @@ class IsolatedRunner:
         if lent:
             self._slots.release()
         else:
-            self._resumed += 1
+            self._resumed += 1  # the handler continues at once; the next free slot is not reused
 
     @functools.cached_property
     def _application(self) -> str | None:
@@ -327,8 +327,7 @@ def _make_run_request(
 
 
 def _policy_fields(retry: Retry) -> dict[str, int | float | str]:
-    """Returns the fields of the retry policy that are numbers or text. Exception types and predicates are
-    left out, because they cannot be sent."""
+    """Returns the fields of the retry policy that can be sent: numbers and text."""
     policy = {name: to_seconds(value) for name, value in msgspec.structs.asdict(retry).items()}
     return {name: value for name, value in policy.items() if isinstance(value, int | float | str)}
 

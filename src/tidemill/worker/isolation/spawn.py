@@ -51,7 +51,7 @@ def spawn_child(pipe: Connection, application: str | None, *, uvloop: bool) -> s
             [*interpreter, "-c", _CHILD_COMMAND, str(pipe.fileno()), msgspec.json.encode(begin).decode()],
             pass_fds=[pipe.fileno()],
             stdin=subprocess.DEVNULL,
-            start_new_session=True,
+            start_new_session=True,  # so the worker can kill everything that a handler started
         )
     finally:
         pipe.close()
