@@ -1,7 +1,7 @@
 """One session with the store per event loop.
 
-Futures and wake-ups belong to one loop, so two loops never share a store object. The first loop uses the
-store of the application. Each other loop uses a handle from `store.new_handle()`, with the same data."""
+Two loops never share a store object. The first loop uses the application's store; each later loop uses
+`store.new_handle()`, with the same data."""
 
 from __future__ import annotations
 

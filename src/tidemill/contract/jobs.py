@@ -179,9 +179,9 @@ class JobStore(Protocol):
             paused, or at a limit) or as missing (finished or deleted).
         J38 `next_due` is the number of seconds until the next scheduled job is due, or until a pause or an
             override ends. `more` is True if claimable jobs were left.
-        J39 Each queue first gets its share of `limit`, in the order of the request. The part of `limit` that is
-            left goes to the queues in the same order. A store may return fewer jobs than it could; then `more`
-            is True."""
+        J39 Each queue first gets its share of `limit`, in the order of the request. The part of `limit` that
+            is left goes to the queues in the same order. A store may return fewer jobs than it could; then
+            `more` is True."""
         ...
 
     async def settle(

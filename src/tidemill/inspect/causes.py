@@ -131,6 +131,7 @@ def _last_report_text(seen: float, times: TimeFormatter) -> str:
     """Returns a sentence that says how long ago the worker last reported; empty if less than 3 seconds ago.
 
     `seen`: the wall time of the last report."""
+    # A killed worker counts as alive until its lease ends; silence is the first sign of its death.
     if times.now - seen < QUIET_SECONDS:
         return ""
     return f" Its worker was last heard of {format_duration(times.now - seen)} ago."

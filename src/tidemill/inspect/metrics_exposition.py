@@ -208,6 +208,7 @@ GAUGE_READ_TIMEOUT_SECONDS = 5.0
 async def process_metrics(store: Store, snapshot_writer: SnapshotWriter | None) -> list[MetricSamples]:
     """Returns the stored counters of all processes, and the application's gauges read now. Tidemill's own
     metrics come first."""
+    # No unstored counts of this process: a counter could fall when another process answers a scrape.
     stored = (await load_samples(store)).values()
     if snapshot_writer is None:
         return list(stored)
