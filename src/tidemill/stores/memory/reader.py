@@ -89,8 +89,8 @@ def attempts(records: Records, job: str) -> list[AttemptRecord]:
 
 
 def workers(records: Records) -> list[WorkerInfo]:
-    """Returns the workers whose lease has not expired, sorted by id (R7). The field `holds` of each worker is
-    the number of jobs that it runs now."""
+    """Returns the workers whose lease has not expired, sorted by id (R7). `holds`: the number of jobs that a
+    worker runs now."""
     boot = records.clock.boot()
     return [
         replace(known.info, holds=len(records.running.of(worker)))
@@ -100,7 +100,7 @@ def workers(records: Records) -> list[WorkerInfo]:
 
 
 def backlog(records: Records, name: str) -> Backlog:
-    """Returns how far a queue is behind (R8); `Backlog` says what the fields mean."""
+    """Returns the backlog of a queue (R8)."""
     queue = records.queues.get(name)
     if queue is None:
         return Backlog(oldest_ready=None, next_due=None, retrying=0, last_ended=None)

@@ -32,8 +32,7 @@ async def claim(runner: PostgresEngineRunner, request: ClaimRequest) -> ClaimRes
 
 async def claim_by_engine(runner: PostgresEngineRunner, request: ClaimRequest, began: float) -> ClaimResult:
     """Claims jobs in the engine. `began`: when the caller asked, by this process's clock.
-    `ClaimResult.waited` gets the seconds from `began` until the transaction started, because engine
-    transactions run one at a time (P20)."""
+    `ClaimResult.waited` gets the seconds that the claim waited for other engine transactions (P20)."""
     claims, decided = await runner.run_timed(
         read_sets.claim(request), lambda records: engine.claim(records, request)
     )
@@ -79,8 +78,7 @@ def decode_claims(runner: PostgresEngineRunner, rows: Sequence[Record], claim_id
 
 
 def _claimed(row: Record, claim_id: int) -> ClaimedJob:
-    """Returns the claimed job of a row. The columns are read by position, because a lookup by name takes
-    longer for each column of each job."""
+    """Returns the claimed job of a row. Reads the columns by position, which is faster than by name."""
     id_, queue, task, payload, attempts, priority, crashes, generation, *times, part, flow, fence = row[:15]
     timeout, trace, created, due = times
     claimed = ClaimedJob(

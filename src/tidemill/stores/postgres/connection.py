@@ -1,8 +1,8 @@
 """Runs statements and transactions with a deadline and retries.
 
-Every store method ends with an answer or an error before its deadline (I22). It is retried if the connection
-was lost or the server rolled it back. If the connection was lost during a commit, it is retried only if
-repeating it changes nothing (`repeatable=True`, J1)."""
+Every store method ends with an answer or an error before its deadline (I22). A method is retried if the
+connection was lost or the server rolled the transaction back. If the connection was lost during a commit,
+only a method with `repeatable=True` is retried (J1)."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.02, 1.0
 
 
 class PostgresConnection:
-    """Runs the store's operations on the server, over a connection pool. `clock` is the clock of a test; None
-    means that the server's clock is used."""
+    """Runs the store's operations on the server, over a connection pool. `clock`: the clock of a test; None
+    means the server's clock."""
 
     def __init__(self, address: PostgresAddress, clock: Clock | None) -> None:
         self.address = address
@@ -191,7 +191,7 @@ class PostgresConnection:
         self, connection: ServerConnection, pool: ConnectionPool | None = None
     ) -> PostgresTransaction:
         """Returns a transaction that has not begun yet, on a connection that the caller took from `pool`.
-        `pool=None` means this object's own connection pool, which runs the store's operations."""
+        `pool=None` means the connection pool of this object."""
         return PostgresTransaction(connection, self.clock, self.qualify, (pool or self.pool).begin)
 
     def qualify(self, sql: str) -> str:

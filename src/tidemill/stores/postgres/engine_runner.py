@@ -135,7 +135,7 @@ class PostgresEngineRunner:
         self, plan: ReadSet, verb: EngineVerb[T], *, repeatable: bool = True
     ) -> tuple[T, float]:
         """Runs the engine function `verb` like `run`. Returns its answer, and the time when the transaction
-        stopped waiting for other engine transactions, by this process's clock."""
+        stopped waiting for other engine transactions."""
 
         async def work(transaction: PostgresTransaction) -> tuple[T, float]:
             return await self.run_in(transaction, plan, verb), transaction.decided

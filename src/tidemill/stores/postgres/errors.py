@@ -73,8 +73,11 @@ def _is_closed(error: BaseException) -> bool:
 
 
 class ErrorTemplate(NamedTuple):
-    """The Tidemill error for some driver errors. `errors` are the driver's types, `raised` is Tidemill's
-    type, and `text` is the message. `{message}` in it stands for the server's message."""
+    """The Tidemill error for some driver errors.
+
+    - `errors`: the driver's error types
+    - `raised`: Tidemill's error type
+    - `text`: the message; `{message}` stands for the server's message"""
 
     errors: tuple[type[BaseException], ...]
     raised: type[TidemillError]

@@ -142,9 +142,9 @@ _IN_AN_INDEX = ("id_prefix", "flow", "queue", "states")
 
 
 class PostgresSearchSource(msgspec.Struct, frozen=True):
-    """The source from which a search reads jobs before it applies the filter. `seq_queries`: pairs of an SQL
-    statement that reads sequence numbers (`Job.seq`) from an index, and its conditions; empty means the whole
-    table of jobs."""
+    """The source from which a search reads jobs before it applies the filter. `seq_queries`: SQL statements
+    with their conditions, which read sequence numbers (`Job.seq`) from indexes. If empty, the search reads
+    the whole table of jobs."""
 
     seq_queries: tuple[tuple[str, tuple[Condition, ...]], ...] = ()
 

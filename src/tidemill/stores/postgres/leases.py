@@ -69,7 +69,8 @@ _LEAD = LEADERSHIP_SQL.lead.format(
 
 async def lead(runner: PostgresEngineRunner, duties: Sequence[str], worker: str, lease: float) -> Leadership:
     """Makes a worker the leader of each duty (kind of maintenance) that no other worker leads, for `lease`
-    seconds (C1). Renews the duties that it leads already. The result also says which work waits (C3)."""
+    seconds (C1). Renews the duties that the worker leads already. The result also says which work waits
+    (C3)."""
     clock = runner.connection.clock
     (row,) = await runner.connection.fetch(_LEAD, *clock.arguments(), list(duties), worker, lease)
     won = set(row["won"])

@@ -1,5 +1,5 @@
-"""The connection on which a store object receives notifications. After a lost connection was replaced, all
-listeners are woken, because they may have missed notifications."""
+"""The connection on which a store object receives notifications. Wakes all listeners after a reconnect,
+because notifications may have been missed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ListenConnection:
     """Registers waiting listeners on the server and receives their notifications.
 
     - `notified`: called with the wait id and the topic of each notification
-    - `reopened`: called after a lost connection was replaced, because notifications may have been missed"""
+    - `reopened`: called after a reconnect, because notifications may have been missed"""
 
     def __init__(
         self,
@@ -144,8 +144,8 @@ class ListenConnection:
             registered.set_result(None)
 
     def _notified(self, *arguments: object) -> None:
-        """Handles a notification of asyncpg, which passes four arguments. The last one is the payload: a wait
-        id, a space and a topic."""
+        """Handles a notification of asyncpg. The last argument is the payload: a wait id, a space and a
+        topic."""
         wait_id, _, topic = str(arguments[-1]).partition(" ")
         self._on_notified(int(wait_id), topic)
 

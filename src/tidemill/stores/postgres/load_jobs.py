@@ -29,11 +29,11 @@ LoadedRows = dict[RowQuery, Any]
 
 
 class TransactionView:
-    """An engine transaction with the lanes that it has loaded so far. Both dicts have queue names as keys.
+    """An engine transaction with the lanes that it has loaded so far.
 
     - `numbers`: the store's counters and clocks
-    - `plain_lanes`: the first jobs of the queue's lane '', which has the jobs without key, pool or batch
-    - `open_lanes`: the queue's lanes that are not blocked and need no pool, without the lane ''"""
+    - `plain_lanes`: per queue, the first jobs of the lane '' (jobs without key, pool or batch)
+    - `open_lanes`: per queue, the lanes that are not blocked and need no pool, without the lane ''"""
 
     def __init__(self, transaction: PostgresTransaction, numbers: StoreCounters) -> None:
         self.transaction, self.numbers = transaction, numbers

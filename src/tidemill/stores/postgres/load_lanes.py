@@ -180,7 +180,7 @@ async def load_open_lanes(
 
 def _add_plain_lane(view: TransactionView, queue: str, found: LoadedRows) -> None:
     """Adds the lane '' (jobs without key, pool or batch) to the sorted list of open lanes that need no pool.
-    Its first ready job gives the lane's position."""
+    The lane's first ready job decides its position."""
     others, plain = view.open_lanes[queue], view.plain_lanes[queue]
     keys = list(others.first)
     if plain.jobs:
@@ -294,8 +294,8 @@ async def _load_claim_candidates(
 async def _load_heads(
     view: TransactionView, counts: dict[LaneName, int], limit: int, found: LoadedRows
 ) -> None:
-    """Loads lanes with their first jobs. `counts`: the number of jobs to load per lane; of a batch lane more
-    are loaded. `limit`: the number of calls to load jobs for, if there is only one lane."""
+    """Loads lanes with their first jobs. `counts`: the number of jobs to load per lane. A batch lane gets
+    more jobs, because one call takes several; a single lane gets enough for `limit` calls."""
     if not counts:
         return
     jobs = _by_lane(await view.fetch(_HEADS, *_counted(counts)))

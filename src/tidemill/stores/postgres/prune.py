@@ -35,9 +35,9 @@ DeleteJobs = Callable[[PostgresTransaction, list[str]], Awaitable[None]]
 
 
 async def prune_documents(transaction: PostgresTransaction, limit: int, drop: DeleteJobs) -> int:
-    """Deletes expired documents (F4), and before a flow its ended jobs. A flow with a live job stays (J83).
-    Returns the number of deleted jobs and documents, at most `limit`. `drop`: the function that deletes
-    jobs."""
+    """Deletes expired documents, and the ended jobs of expired flows (F4). A flow with a live job stays
+    (J83). Returns the number of deleted jobs and documents, at most `limit`. `drop`: the function that
+    deletes jobs."""
     now = (await transaction.time()).wall
     dropped, last = 0, (-math.inf, "", "")
     while dropped < limit:

@@ -92,8 +92,8 @@ def json_text(value: object) -> str:
 
 
 def json_number(value: float | None) -> float | str | None:
-    """Returns a number that JSON can express: infinity becomes the text "Infinity", which a numeric column
-    accepts. Other values stay unchanged."""
+    """Returns a number that JSON can express: infinity becomes the text "Infinity". All other values stay
+    unchanged."""
     return "Infinity" if value is not None and math.isinf(value) else value
 
 

@@ -123,9 +123,8 @@ async def _settle_by_engine(
 
 
 def _plain(settlements: Sequence[Settlement]) -> list[int]:
-    """Returns the indexes of the settlements that the fast path can try, sorted by job id. Engine
-    transactions lock jobs in the same order, so there is no deadlock. Returns an empty list if a job occurs
-    twice."""
+    """Returns the indexes of the settlements that the fast path can try; none if a job occurs twice. They are
+    sorted by job id, the order in which engine transactions lock jobs, to prevent deadlocks."""
     if len({item.job for item in settlements}) < len(settlements):
         return []
     plain = [at for at, item in enumerate(settlements) if _may_be_plain(item)]

@@ -84,7 +84,7 @@ class PostgresTransaction:
 
 
 def _before_commit(error: BaseException) -> BaseException:
-    """Marks on the error that it happened before the commit, and returns the error. The transaction changed
-    nothing, so it may be repeated."""
+    """Marks on the error that it happened before the commit, and returns the error. The caller may repeat the
+    transaction."""
     error.committing = False  # type: ignore[attr-defined]
     return error

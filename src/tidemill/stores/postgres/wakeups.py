@@ -22,8 +22,8 @@ from tidemill.stores.postgres.statements import load_statements
 
 
 class ListenerRegistry(Protocol):
-    """Keeps the armed listeners: the listeners that wait for a wake-up now. `arm` adds a listener and returns
-    the id of this wait. `disarm` removes the listener."""
+    """Keeps the armed listeners: the listeners that wait for a wake-up now. `arm` returns the id of this
+    wait."""
 
     def arm(self, listener: PostgresListener) -> int: ...
     def disarm(self, listener: PostgresListener) -> None: ...
@@ -190,8 +190,8 @@ class PostgresWakeups:
             self._notify_task = asyncio.get_running_loop().create_task(self._notify_pending())
 
     def _wake_here(self, topic: str) -> bool:
-        """Wakes the listeners of `topic` in this process that the server does not know yet. The topic of a
-        queue wakes only one listener; the result is True if it was woken."""
+        """Wakes the listeners of `topic` in this process that are not yet registered on the server. For the
+        topic of a queue, wakes only one listener and then returns True."""
         for listener in self._unknown_to_server():
             if topic in listener.topics and not listener.is_woken:
                 listener.wake()
@@ -200,8 +200,7 @@ class PostgresWakeups:
         return False
 
     def _awaited_jobs(self) -> set[str]:
-        """Returns the topics of single jobs for which listeners of this process wait. Only listeners that are
-        not yet registered on the server are included."""
+        """Returns the topics of single jobs for which unregistered listeners of this process wait."""
         topics = itertools.chain.from_iterable(listener.topics for listener in self._unknown_to_server())
         return {topic for topic in topics if topic.startswith(_JOB_PREFIX)}
 

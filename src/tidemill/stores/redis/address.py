@@ -83,7 +83,7 @@ class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def root(self) -> str:
         """The text at the beginning of every Redis key. Its braces keep all keys in one hash slot of a
-        Cluster, so that scripts stay atomic."""
+        Cluster."""
         return f"{{{self.prefix}}}:"
 
     def __str__(self) -> str:

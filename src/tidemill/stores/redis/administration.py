@@ -148,8 +148,8 @@ def _escape_pattern(text: str) -> str:
 
 
 async def describe(handle: RedisHandle) -> StoreFacts:
-    """Returns facts and warnings about the store (U1). `bytes` is the memory of all data on the server,
-    because Redis does not measure it by prefix."""
+    """Returns facts and warnings about the store (U1). `bytes`: the memory of all data on the server, not
+    only of this store."""
     server = handshake.parse_server_info(await handle.shard.ask(b"INFO"))
     return StoreFacts(
         kind="redis",

@@ -40,7 +40,7 @@ class RedisConnection(Protocol):
 
 class ConnectionFactory(Protocol):
     """Opens connections of one kind. Hold `connect_lock` to open a connection that several callers share.
-    `time`: the clock of deadlines. `pause`: sleeps."""
+    `time`: the clock of deadlines."""
 
     def time(self) -> float: ...
     def connect_lock(self) -> AbstractAsyncContextManager[Any]: ...

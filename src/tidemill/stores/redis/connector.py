@@ -21,8 +21,7 @@ NodeLookup = Callable[[RedisConnection, RedisNode, float], Awaitable[RedisNode |
 
 
 class RedisTopology:
-    """Finds the primary server. Remembers the known nodes of a Cluster, because the node in the URL may be
-    gone for good."""
+    """Finds the primary server. Remembers the nodes of a Cluster, because the node in the URL may be gone."""
 
     def __init__(self, address: RedisAddress, factory: ConnectionFactory) -> None:
         self._address, self._factory = address, factory
@@ -197,7 +196,7 @@ class RedisConnector:
 
     def error(self, reason: FailureReason) -> Exception:
         """Returns the error that the caller of a store method gets for `reason`. A ConfigurationError becomes
-        StoreUnavailable, after which callers try again. The settings may be correct by then."""
+        StoreUnavailable, so that callers try again."""
         if isinstance(reason, ConnectionLostError):
             remedy = "" if self.server else "; check host and port in the URL, and that Redis runs there"
             return StoreUnavailable(f"{self._address}: the server cannot be reached: {reason}{remedy}")

@@ -216,7 +216,7 @@ def _by_account(reserved: Sequence[bytes]) -> ReservationsByAccount:
 
 def _uncounted(pool: str, held: ReservationsByAccount, counted: Sequence[bytes]) -> Iterator[str]:
     """Yields a sentence for each account of `pool` whose stored number of open reservations is wrong.
-    `counted` has the stored numbers, and `held` has the reservations themselves."""
+    `counted`: the stored numbers. `held`: the reservations."""
     says = {
         keys.parse_account_name(at): int(count) for at, count in zip(counted[::2], counted[1::2], strict=True)
     }

@@ -1,5 +1,4 @@
-"""Reads documents and the worklist. A document is a flow, a schedule or a record (a value that a program
-stores, such as a token or a session)."""
+"""Reads documents and the worklist."""
 
 from __future__ import annotations
 

@@ -54,8 +54,7 @@ def _time_arguments(job_filter: Filter) -> list[CommandArgument]:
 
 
 def _required_texts(job_filter: Filter) -> list[str]:
-    """Returns texts that the record of every matching job contains: the task, the key and the tag. A record
-    contains the key as the beginning of the lane's name."""
+    """Returns texts that the record of every matching job contains: the task, the key and the tag."""
     found = [] if job_filter.task is None else [job_filter.task]
     if job_filter.key:
         found.append(f'"lane":"{as_json_text(job_filter.key)}')
@@ -164,8 +163,8 @@ MAX_NEWEST_JOBS = 1000
 
 
 class JobChunk(NamedTuple):
-    """Some jobs that may match a filter. `examined`: how many jobs were examined to find them. `last`: the
-    sequence number of the last examined job; None if no job is left."""
+    """Some jobs that may match a filter. `examined`: how many jobs were examined. `last`: the sequence number
+    of the last examined job; None if no job is left."""
 
     jobs: list[Job]
     examined: int

@@ -1,5 +1,5 @@
-"""The connections, clock and wake-ups of one store object (a handle). An event loop has one connection to the
-shard. Threads without an event loop have other connections."""
+"""The connections, clock and wake-ups of one store object. The store object has one connection for its event
+loop. A thread without an event loop borrows another connection for each store method."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ MAX_IDLE_SHARDS = 8
 
 
 class ThreadShards:
-    """Keeps idle `Shard` objects, each with its own connection, for threads without an event loop. The list
-    needs no lock, because `append` and `pop` of a list are atomic."""
+    """Keeps idle `Shard` objects, each with its own connection, for threads without an event loop."""
 
     def __init__(self, address: RedisAddress, clock: InjectedRedisClock | RedisServerClock) -> None:
         self._address, self._injected_clock = address, clock
-        self._idle: list[Shard] = []
+        self._idle: list[Shard] = []  # without a lock: `append` and `pop` of a list are atomic
         self._closed = False
 
     def open(self) -> None:

@@ -186,7 +186,7 @@ def decode_reply(query: RowQuery, answer: Any, boot: float) -> LoadedRows:  # no
 
 
 def _decode_list(query: RowQuery, answer: Sequence[bytes], boot: float) -> LoadedRow:
-    """Returns (query, row, checks) for a reply that is a list. The commit fails if a check finds a change.
+    """Returns (query, row, checks) for a reply that is a list. `commit.lua` runs the checks before it writes.
     Some checks compare only the length of the list."""
     match query:
         case queries.OverdueJobs():
@@ -224,8 +224,8 @@ def _decode_list(query: RowQuery, answer: Sequence[bytes], boot: float) -> Loade
 
 
 def _all_counted(query: RowQuery, count: int) -> list[CommandWords]:
-    """Returns a check of the length of the list, if the list has the lanes or queues that an account blocks.
-    Without this check, a lane that was blocked meanwhile would stay blocked."""
+    """Returns a check of the list's length, if the list has the lanes or queues that an account blocks.
+    Without the check, a lane blocked meanwhile would stay blocked."""
     match query:
         case queries.BlockedQueues(account):
             return [("fields", keys.blocked_queues(keys.account_name(account)), count)]

@@ -1,5 +1,5 @@
-"""One asyncio connection that speaks the Redis protocol (RESP). Replies come in the order of the requests. A
-forked process closes its copies of the connections."""
+"""One asyncio connection that speaks the Redis protocol (RESP). A forked process closes its copies of the
+connections."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ pack_command = cast("Callable[[tuple[CommandArgument, ...]], bytes]", hiredis.pa
 
 
 class RedisProtocol(asyncio.Protocol):
-    """One connection. `lost` is None while the connection is open, then the error that ended it. `on_message`
-    is called with each message of a subscribed channel."""
+    """One connection. `lost`: the error that ended the connection; None while it is open. `on_message`:
+    called with each message of a subscribed channel."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, on_message: Callable[[bytes], None] | None = None

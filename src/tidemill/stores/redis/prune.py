@@ -30,8 +30,9 @@ MAX_JOBS_PER_PRUNE = 100
 
 
 async def prune_documents(runner: RedisEngineRunner, limit: int, wall: float) -> int:
-    """Deletes expired documents (F4), and before a flow its ended jobs. A flow with a live job stays (J83).
-    Returns the number of deleted jobs and documents, at most `limit`. `wall`: the current wall time."""
+    """Deletes expired documents, and the ended jobs of expired flows (F4). A flow with a live job stays
+    (J83). Returns the number of deleted jobs and documents, at most `limit`. `wall`: the current wall
+    time."""
     shard, deleted, held = runner.shard, 0, 0
     while deleted < limit:
         query = (shard.key(keys.DOCUMENT_EXPIRY), "-inf", wall, "LIMIT", held, MAX_JOBS_PER_PRUNE)
@@ -50,8 +51,8 @@ async def prune_documents(runner: RedisEngineRunner, limit: int, wall: float) ->
 async def _prune_document(
     runner: RedisEngineRunner, kind: DocumentKind, id_: str, limit: int
 ) -> tuple[int, bool]:
-    """Deletes one expired document, and before a flow its ended jobs. Returns the number of deleted jobs and
-    documents, and True if a live job keeps the flow."""
+    """Deletes one expired document; the ended jobs of a flow come first. Returns the number of deleted jobs
+    and documents, and True if the flow stays because of a live job."""
     deleted, live = await _delete_flow_jobs(runner, id_, limit) if kind is DocumentKind.FLOW else (0, 0)
     if live or deleted == limit:
         return deleted, bool(live)
@@ -105,8 +106,8 @@ def _delete_document(records: Records, kind: DocumentKind, id_: str) -> int:
 
 
 def _is_expired_document(records: Records, kind: DocumentKind, id_: str) -> Document | None:
-    """Returns the document if it is still expired, else None. The document was listed as expired, but an
-    advance may have changed its expiry since then."""
+    """Returns the document if it is still expired, else None. An advance may have changed its expiry since it
+    was listed."""
     document = records.documents.get((kind, id_))
     is_expired = (
         document is not None and document.until is not None and document.until <= records.clock.wall()

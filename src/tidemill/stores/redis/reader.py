@@ -57,8 +57,8 @@ MAX_POSITION_READS = 10
 
 
 class PriorityCount(msgspec.Struct, frozen=True):
-    """The ready jobs of a lane that have the same priority. `jobs` is their number. `ids` are the ids of the
-    first few of these jobs."""
+    """The ready jobs of a lane that have the same priority. `jobs`: the number of jobs. `ids`: the ids of the
+    first few jobs."""
 
     lane: str
     priority: int

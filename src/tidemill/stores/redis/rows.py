@@ -104,8 +104,7 @@ def encode_queue(row: QueueSettingsRow) -> bytes:
 
 
 def decode_queue(text: bytes) -> QueueSettingsRow:
-    """Returns the settings, override and pause of a queue from its row. The field `groups` stays empty,
-    because the groups of lanes are stored elsewhere."""
+    """Returns the settings, override and pause of a queue from its row. The field `groups` stays empty."""
     row = _queue(text)
     declared = _DEFAULTS if isinstance(row.declared, UnsetType) else row.declared.over(_DEFAULTS)
     return QueueSettingsRow(declared, row.override, row.pause)
@@ -212,8 +211,8 @@ _SEQ_BITS = 20
 
 
 def decode_arrival(name: bytes, fields: Sequence[bytes]) -> Arrival:
-    """Returns the arrival of a stream entry. `name` is the entry's id. A missing field becomes empty, and
-    `admit` rejects the arrival later with the name of that field."""
+    """Returns the arrival of a stream entry. `name`: the entry's id. A missing field becomes empty, and
+    `admit` rejects the arrival later."""
     values = dict(zip(fields[::2], fields[1::2], strict=True))
     seq = arrival_seq(name)
     return Arrival(

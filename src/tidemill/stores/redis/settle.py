@@ -68,8 +68,9 @@ async def _settle_by_script(
     request: ClaimRequest | None,
     draw: ClaimIdDraw,
 ) -> Any:
-    """Settles jobs on the fast path. Returns an iterator with one letter (the answer) per settlement, and the
-    script's reply to the claim; None without a claim. `words`: the script's arguments for each settlement."""
+    """Settles jobs on the fast path. Returns an iterator over answer letters, one per settlement, and the
+    script's reply to the claim (None without a claim). `words`: the script's arguments for each
+    settlement."""
     if not words:  # the script knows none of them
         return iter(""), None
     claim_words = [] if request is None or request.ids is not None else claim.claim_arguments(request, draw)

@@ -240,8 +240,8 @@ def split_by_weight(
 
 
 async def count_fitting(shard: Shard, ids: Sequence[str]) -> int:
-    """Returns how many of the jobs `ids`, from the first on, one engine transaction may load. The limits are
-    their number and the size of their records."""
+    """Returns how many of the jobs `ids`, from the first on, one engine transaction may load. Limits the
+    number of jobs and the size of their records."""
     some = ids[:MAX_JOBS_PER_TRANSACTION]
     return (
         len(some)

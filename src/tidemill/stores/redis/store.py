@@ -85,8 +85,8 @@ def _weigh_advance(advance: Advance) -> BatchWeight:
 
 
 class RedisBlocking:
-    """Synchronous forms of the store methods insert, amend and get, for programs without an event loop. Each
-    call uses a blocking connection that no other thread uses meanwhile."""
+    """Synchronous forms of the store methods insert, amend and get, for programs without an event loop.
+    Threads never share a connection."""
 
     def __init__(self, handle: RedisHandle, entropy: Entropy) -> None:
         self._handle, self._entropy = handle, entropy

@@ -130,8 +130,8 @@ class SqliteClaim:
 
 
 def _by_call(jobs: list[ReadyRow], calls: dict[str, str]) -> dict[str, array[int]]:
-    """Groups the sequence numbers of `jobs` by call. The dict key is the id of the call's first job. Jobs
-    that are not in `calls` are left out."""
+    """Groups the sequence numbers of `jobs` by call. A dict key is the id of a call's first job. Jobs without
+    an entry in `calls` are left out."""
     found: dict[str, array[int]] = {}
     for job in jobs if calls else ():
         if job.id in calls:
@@ -186,8 +186,8 @@ def _open_call(claiming: SqliteClaim, job: Job) -> bool:
 
 
 def _reserved(transaction: SqliteTransaction, job: Job) -> tuple[HeldReservation, ...] | None:
-    """Reserves the units that a job needs and returns the reservations; empty if the job needs no pool.
-    Returns None if a pool refuses."""
+    """Reserves the units that a job needs and returns the reservations. Returns None if a pool denies
+    them."""
     if not (job.needs or job.deferred_needs):
         return ()
     ledger = transaction.ledger

@@ -221,8 +221,7 @@ def _save_document(transaction: SqliteTransaction, before: Document | None, afte
 
 
 def _index_fields(document: Document) -> tuple[object, ...]:
-    """Returns the fields of a document that are in an index, except `due`. If they are unchanged, a cheaper
-    statement saves the document."""
+    """Returns the fields of a document that are in an index, except `due`."""
     return document.name, document.state, document.finished, document.until
 
 

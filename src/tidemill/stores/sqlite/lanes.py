@@ -1,7 +1,7 @@
-"""Selects the lanes of a queue from which a claim may take jobs: open lanes, limits per key, and blocks.
+"""Selects the lanes of a queue from which a claim may take jobs.
 
 A blocked group has one row; a claim that sees this row skips all lanes of the group. The index of open lanes
-leaves out single blocked lanes. So blocked jobs do not slow a claim down."""
+has no blocked lanes. So blocked jobs do not slow a claim down."""
 
 from __future__ import annotations
 
@@ -202,9 +202,8 @@ class LaneAdmission:
     def _start_batch(
         self, rule: BatchPolicy, waiting: Sequence[ReadyRow], most: int
     ) -> BatchWait | ClaimDenial | BatchStart:
-        """Starts one call of a batch lane, if enough jobs wait and the pools have the units (B1 to B4).
-        Returns a BatchWait if more jobs must come first, a ClaimDenial if a pool denies. `waiting`: the first
-        jobs of the lane. `most`: how many of these jobs may run."""
+        """Starts one call of a batch lane, or returns why the call cannot start now (B1 to B4). `waiting`:
+        the first jobs of the lane. `most`: how many of these jobs may run."""
         ledger, now, lane = self._transaction.ledger, self._transaction.now, waiting[0].lane
         answer = batch_start.start_batch(
             ledger,
@@ -232,7 +231,7 @@ class LaneAdmission:
         return known
 
     def block(self, picked: LaneSelection[ReadyRow]) -> None:
-        """Stores a block for each lane and group that `picked` lists as unable to start now (P12, B2)."""
+        """Stores a block for each lane and group that cannot start now according to `picked` (P12, B2)."""
         transaction, queue = self._transaction, self._queue
         for lane in picked.blocked_lanes:
             if lane in self._full_lanes:

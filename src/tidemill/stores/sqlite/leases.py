@@ -66,8 +66,7 @@ def _claim_of(held: HeldJob) -> tuple[str, int, int]:
 def _running_jobs(
     transaction: SqliteTransaction, heartbeat: Heartbeat
 ) -> dict[tuple[str, int, int], HeartbeatJob]:
-    """Returns those jobs of the heartbeat that are still running, by the (job id, fence, claim id) of the
-    current claim."""
+    """Returns those jobs of the heartbeat that are still running. A dict key is (job id, fence, claim id)."""
     if not heartbeat.held:
         return {}
     ids = apsw.carray(tuple(held.job for held in heartbeat.held))

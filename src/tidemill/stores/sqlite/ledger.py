@@ -74,8 +74,8 @@ class SqliteLedger:
         return key_overrides.first_override_end(None if row is None else row.override, account)
 
     def _end_override(self, name: str, row: PoolRow) -> None:
-        """Deletes the override of a pool if it has expired. So the override does not return when the wall
-        clock is set back (P2)."""
+        """Deletes the override of a pool if the override has expired (P2). Otherwise it would return when the
+        wall clock is set back."""
         if row.override is not None and not row.override.holds(self.now.wall):
             self._connection.execute(POOLS.override, (None, name))
             self.pool_changed(name)

@@ -40,9 +40,9 @@ def settle_units(
     answers: Sequence[WriteAnswer],
     chance: Callable[[], float],
 ) -> list[WriteAnswer]:
-    """Ends the reservations of each claim and counts the units that its call used, even if the settlement was
-    refused (P13, P16). Returns `answers`, with CHARGED for each job that loses an attempt because the
-    provider refused its call (P17). `chance`: returns a random number."""
+    """Counts the units that each claim used and ends its reservations, even if the settlement was refused
+    (P13, P16). Returns `answers`, with CHARGED for each job that loses an attempt because the provider
+    refused its call (P17)."""
     charged: dict[ClaimKey, int] = {}
     held = units_of_jobs(transaction, (item.job for item in settlements))
     for at, (item, answer) in enumerate(zip(settlements, answers, strict=True)):
@@ -70,7 +70,7 @@ def _charge_refusals(
     charged: dict[ClaimKey, int],
 ) -> list[WriteAnswer]:
     """Returns `answers`, with CHARGED for each job that loses an attempt because the provider refused its
-    call (P17). `charged`: for each refused call, the claim of its first job and the position of this job in
+    call (P17). `charged`: the claim of each refused call, with the position of the call's first job in
     `settlements`."""
     results = list(answers)
     jobs = transaction.by_id(item.job for item in settlements)

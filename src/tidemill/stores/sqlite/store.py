@@ -135,8 +135,7 @@ class SqliteStore:
         )
 
     def _claim(self, transaction: SqliteTransaction, request: ClaimRequest, began: float) -> ClaimResult:
-        """Claims jobs, and adds to the result the seconds since `began` (P20). The claim spent them waiting
-        for its turn and for the lock of the file."""
+        """Claims jobs. The result also has the seconds that the claim waited since `began` (P20)."""
         return claim(transaction, request, self._entropy.claim_id).after(transaction.boot - began)
 
     async def settle(

@@ -60,8 +60,8 @@ class SqliteTransaction:
 
     @property
     def has_reserved(self) -> bool:
-        """True if this transaction reserved units. In this case the commit must be on disk before the answer,
-        because the caller may spend the units at once."""
+        """True if this transaction reserved units. Its commit must then be on disk before the answer, because
+        the caller may spend the units at once."""
         return self._ledger is not None and self._ledger.has_reserved
 
     def take_pool_changes(self) -> tuple[PoolChange, ...]:
@@ -115,7 +115,7 @@ class SqliteTransaction:
 
     def droppable(self, queue: str, state: State) -> int:
         """Returns how many ended jobs in `state` the queue's retention may delete. Jobs of flows are not
-        counted, because their flow decides how long they stay."""
+        counted: the flow decides how long its jobs stay."""
         counter = f"{state.value}_flow_jobs"
         stored = self.connection.execute(SQL.counter, (queue, counter)).get
         return self.count(queue, state) - (stored or 0) - self._counts.get((queue, counter), 0)
@@ -153,8 +153,7 @@ class SqliteTransaction:
         self.connection.execute(SQL.add_to_lane, (queue, lane, group, *position))
 
     def _wake_queue(self, job: Job) -> None:
-        """Wakes the queue of a job that is ready or scheduled. Idle workers need to know about ready jobs and
-        new due times."""
+        """Wakes the queue of a job that is ready or scheduled."""
         if job.state is State.READY or job.state is State.SCHEDULED:
             self.topics.add(queue_topic(job.queue))
 
@@ -204,7 +203,7 @@ class SqliteTransaction:
             self._release_holds(job)
 
     def mark_document(self, kind: DocumentKind, document: str, job: str = "") -> None:
-        """Puts a document on the worklist (F10). `job` is the job that changed; empty means that all jobs of
+        """Puts a document on the worklist (F10). `job`: the job that changed; empty means that all jobs of
         the document have to be looked up."""
         self.connection.execute(SQL.mark_document, (kind.value, document, job))
         self.topics.add(worklist_topic(kind))
@@ -228,8 +227,8 @@ class SqliteTransaction:
         return None if row is None else (int(row[0]), int(row[1]))
 
     def release_successors(self, ended: Iterable[str]) -> None:
-        """Releases the successors that wait for the jobs `ended`. Each becomes ready, or scheduled if its
-        time has not come."""
+        """Releases the successors that wait for the jobs `ended`. A successor becomes ready, or scheduled if
+        its time has not come."""
         ids = tuple(ended)
         if not ids:
             return

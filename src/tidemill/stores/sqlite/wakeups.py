@@ -29,8 +29,8 @@ _MAX_LINK_TRIES = 10
 
 
 class SqliteWakeups:
-    """Sends wake-ups and creates listeners, for one database file. `mode` is the permissions of the socket
-    files. Folders get the same permissions plus the right to enter them."""
+    """Sends wake-ups and creates listeners, for one database file. `mode`: the permissions of the socket
+    files."""
 
     def __init__(self, path: Path, entropy: Entropy, mode: int) -> None:
         self.folder = path.with_name(path.name + "-wake")
@@ -52,8 +52,7 @@ class SqliteWakeups:
         return SqliteListener(self, tuple(topics), self._entropy.new_id())
 
     def announce(self, topics: Iterable[str], ended: Sequence[str]) -> None:
-        """Sends the wake-ups of a committed transaction. `ended` are the ids of jobs that ended; they are
-        announced only if some listener waits for a job."""
+        """Sends the wake-ups of a committed transaction. `ended`: the ids of jobs that ended."""
         self.wake(topics)
         awaited = {name for name in self._folders() if name.startswith("job-")} if ended else set()
         with self._lock:
@@ -79,8 +78,7 @@ class SqliteWakeups:
         self._reset()
 
     def make_folder(self, folder: Path) -> None:
-        """Creates a folder with the permissions for wake-ups. A new folder keeps the setgid bit that it
-        inherits. An existing folder stays unchanged."""
+        """Creates a folder with the permissions for wake-ups. An existing folder stays unchanged."""
         try:
             folder.mkdir(0o700)
         except FileExistsError:
@@ -137,8 +135,8 @@ class SqliteWakeups:
 
 
 class SqliteListener:
-    """Waits for wake-ups of some topics. `name` is unique and never reused, so files left behind by a killed
-    process do no harm."""
+    """Waits for wake-ups of some topics. `name`: unique and never reused, so that files of a killed process
+    do no harm."""
 
     def __init__(self, wakeups: SqliteWakeups, topics: tuple[str, ...], name: str) -> None:
         self.topics = topics
@@ -218,8 +216,8 @@ class SqliteListener:
         self._address.chmod(self._wakeups.mode)
 
     def _link(self, folder: Path) -> None:
-        """Links the socket into the folder of a topic. An existing link stays. Creates the folder if another
-        process has removed it because it was empty."""
+        """Links the socket into the folder of a topic. An existing link stays. Creates the folder if it is
+        missing."""
         with contextlib.suppress(OSError):
             for _ in range(_MAX_LINK_TRIES):
                 try:

@@ -107,7 +107,7 @@ class SqliteWriter:
 
     def append(self, groups: Sequence[JobGroup]) -> list[list[InsertResult]] | None:
         """Appends one job to the table `inbox`, in the caller's thread, and returns its insert result.
-        Returns None if the inbox cannot take the job; insert it in a normal transaction then."""
+        Returns None if the caller must insert the job in a normal transaction."""
         # No context managers here: this is the most common call of a program, and their cost is measurable.
         began = self._clock.boot()
         self._take_connection()
@@ -147,8 +147,8 @@ class SqliteWriter:
         return request.future
 
     def _take_connection(self) -> None:
-        """Takes the lock of the connection; the caller releases it. Raises StoreUnavailable after 3.5 s, the
-        same limit as for a file locked by another process."""
+        """Takes the lock of the connection. The caller must release the lock. Raises StoreUnavailable after
+        3.5 seconds."""
         if not self._lock.acquire(timeout=BUSY_TIMEOUT_SECONDS):
             raise StoreUnavailable(f"{self._path}: this process has held the database for too long")
         if self._closed:
@@ -210,7 +210,7 @@ class SqliteWriter:
 
     def _check_file(self, group: list[WriteRequest]) -> None:
         """Checks after the commit that the database file was not deleted or replaced. If it was, all requests
-        of the group fail, because their changes would be lost."""
+        of the group fail."""
         try:
             self._file.check()
         except StoreError as error:
@@ -288,8 +288,8 @@ class SqliteWriter:
 
 
 def _gather(requests: SimpleQueue[WriteRequest | None]) -> tuple[list[WriteRequest], bool]:
-    """Waits for a request and returns it with all other waiting requests, at most 64. The second value is
-    True if the writer has to close after these requests."""
+    """Waits for a request and returns it with the requests that already wait, at most 64 in all. Also returns
+    True if the writer has to close afterwards."""
     group: list[WriteRequest] = []
     request = requests.get()
     while request is not None:
