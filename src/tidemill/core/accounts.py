@@ -146,8 +146,8 @@ def redeclare_account(account: Account, names: frozenset[str]) -> Account:
 def pool_with_learned_limits(
     pool: PoolSettings, account: Account, now: Instant, units: Units | None = None
 ) -> PoolSettings:
-    """Returns the pool's settings, with learned limits and spacings in place of the declared ones. `units`
-    are those of a call that has to fit, see `learned_limits.apply_learned_limits`."""
+    """Returns the pool's settings, with learned limits and spacings in place of the declared ones. `units`:
+    the units of a call that has to fit, see `learned_limits.apply_learned_limits`."""
     limited = learned_limits.apply_learned_limits(pool, account.learned, now.wall, units)
     return learned_spacings.apply_spacings(pool, limited, account.spacings, now.wall)
 
@@ -208,7 +208,7 @@ def recount_account(pool: PoolSettings, account: Account, reservation: Reservati
 
 def record_call_end(account: Account, job: str, now: Instant, *, is_success: bool) -> Account:
     """Returns the account after a call of `job` has ended. The account changes only if the job is the pool's
-    probe. Then a success opens the pool; otherwise another job may become the probe."""
+    probe. A successful probe opens the pool. Without success, another job may become the probe."""
     changed = (
         breakers.finish_probe(account.breaker, job, now)
         if is_success
@@ -384,7 +384,8 @@ def _remaining_units(pool: PoolSettings, state: PoolState, now: Instant) -> Unit
 def _ramp_wait(
     pool: PoolSettings, account: Account, request: UnitRequest, wait: float, now: Instant
 ) -> float:
-    """Returns the seconds until the ramp admits the call. `wait` is the wait if the limits did not grow."""
+    """Returns the seconds until the ramp admits the call. `wait`: the seconds if the limits stayed as they
+    are now."""
     rest = breakers.ramp_seconds_left(pool, account.breaker, now)
 
     def lets_in(later: float) -> bool:

@@ -35,8 +35,7 @@ OVERLOAD_BUDGET_REFILL_SECONDS = 60.0
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """The one job that tests a closed pool. It stays the probe until its reservation ends, even if the call
-    takes long."""
+    """The one job that tests a closed pool. The job stays the probe until its reservation ends."""
 
     job: str
 

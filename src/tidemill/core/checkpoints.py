@@ -94,9 +94,8 @@ def start_step(
     checked that the claim is current.
 
     - `known`: the stored checkpoint, if any.
-    - `by`: the call that asks.
-    - `on_unknown`: if an earlier call may have been paid, `retry` begins the step again, and `park` does
-      not."""
+    - `by`: the call that the step is about to make.
+    - `on_unknown`: `retry` begins the step again if an earlier call may have been paid; `park` does not."""
     if known is None:
         return StepStart(StepVerdict.FRESH), Checkpoint(step=step, paid=True, begun=now, by=by)
     if known.result is not None:

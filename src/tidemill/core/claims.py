@@ -30,7 +30,8 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A worker's request for jobs.
 
     - `number`: counts the worker's claims. A repeated request with the same number returns the same jobs.
-    - `shares`: how many jobs of each queue are claimed first. Then the queues fill up to `limit`, in order.
+    - `shares`: how many jobs of each queue are claimed first. Further jobs, up to `limit`, come from the
+      queues in the same order.
     - `lease`: the duration of the leases in seconds.
     - `ids`: if given, only these jobs are claimed, and `shares` do not apply."""
 

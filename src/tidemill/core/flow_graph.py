@@ -53,8 +53,8 @@ class IndexSet:
         return bool(self._bits >> index & 1)
 
     def __iter__(self) -> Iterator[int]:
-        """Yields the members in ascending order. The number is first converted to a text of binary digits,
-        because searching the text is faster than searching the number."""
+        """Yields the members in ascending order."""
+        # Searching a text of binary digits is faster than searching the number.
         digits = f"{self._bits:b}"[::-1]
         index = digits.find("1")
         while index >= 0:

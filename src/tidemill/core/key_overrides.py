@@ -33,6 +33,7 @@ def end_key_override(account: Account, wall: float) -> Account:
     returns the same account."""
     if account.override is None or account.override.holds(wall):
         return account
+    # Setting the wall clock back must not restore the override.
     return set_key_override(account, None)
 
 

@@ -90,8 +90,10 @@ LearnedSpacings = dict[str, LearnedSpacing]
 def apply_spacings(
     pool: PoolSettings, limited: PoolSettings, spacings: Mapping[str, LearnedSpacing], wall: float
 ) -> PoolSettings:
-    """Returns `limited` with learned spacings at the wall time `wall`. `pool` has the amounts that people
-    set, `limited` the same limits with learned amounts."""
+    """Returns the settings `limited` with learned spacings at the wall time `wall`.
+
+    - `pool`: the settings with the amounts that code or an operator set.
+    - `limited`: the settings with the learned amounts."""
     if not spacings:
         return limited
     limits = tuple(
@@ -194,8 +196,8 @@ def _first_trial(limit: Limit, hint: float | None, wall: float) -> LearnedSpacin
 def _confirmed_after_refusal(
     pool: PoolSettings, known: LearnedSpacing, refused: LearnedSpacing, hint: float | None, wall: float
 ) -> LearnedSpacing:
-    """Returns a confirmed spacing after a refusal. `known` is the spacing before it. `refused` is the same
-    spacing with the refusal counted."""
+    """Returns a confirmed spacing after a refusal. `known` is the spacing before the refusal. `refused` is
+    the same spacing with the refusal counted."""
     if known.eased:
         hours = min(MAX_TEST_WAIT_HOURS, 2 * known.test_hours)
         return _confirm(refused, known.seconds / TEST_SHARE, hours, wall)

@@ -168,14 +168,14 @@ def settle_reservations(  # noqa: PLR0917 - all parts of a settlement
     chance: Callable[[], float],
 ) -> bool:
     """Ends the reservations of a settled claim. Returns True if the job loses an attempt because of a refusal
-    (P17). The caller then removes the reservations from the store.
+    (P17). Afterwards the caller must remove the reservations from the store.
 
     - `ended`: the claim's reservations, empty if they ended before.
     - `spent`: the worker's usage report.
     - `chance`: returns a random number.
 
-    The order matters (P13, P16): first the used units, then the provider's own counts, which include this
-    call, and last the success."""
+    The order matters (P13, P16): first the used units are counted, then the provider's own counts are
+    applied. Last, the success is recorded."""
     spent = spent or UsageReport()
     running = {seen.account_key: _running_calls(ledger, seen.account_key) for seen in spent.observations}
     _release_unspent(ledger, [reserved for reserved in ended if reserved.deferred], job, now)
@@ -212,8 +212,8 @@ def settle_reservations(  # noqa: PLR0917 - all parts of a settlement
 def _record_call_ends(
     ledger: Ledger, ended: Sequence[HeldReservation], job: str, now: Instant, *, is_success: bool
 ) -> None:
-    """Records the end of the calls of a settled claim. `is_success=True`: they succeeded. A successful probe
-    opens its pool, and guessed limits may rise."""
+    """Records the end of the calls of a settled claim. If `is_success=True`, a probe opens its pool, and
+    guessed limits may rise."""
     probes = {reserved.account_key for reserved in ended if reserved.probe}
     for account_key in dict.fromkeys(reserved.account_key for reserved in ended):
         known = ledger.load(account_key)
@@ -247,8 +247,7 @@ def recount_units(ledger: Ledger, ended: Sequence[HeldReservation], job: str, no
 
 
 def release_holds(ledger: Ledger, job: str, needs: Iterable[Need]) -> None:
-    """Drops the capacity that pools hold for a waiting job. The job has ended, so other jobs need not wait
-    for it."""
+    """Drops the capacity that pools hold for `job`, because the job has ended."""
     for need in needs:
         account_key = (need.pool, need.key)
         known = ledger.load(account_key)
@@ -317,7 +316,8 @@ def _reported_units(account_key: AccountKey, spent: UsageReport) -> Units | None
 
 
 def _book_usage(ledger: Ledger, ended: Sequence[HeldReservation], spent: UsageReport, now: Instant) -> None:
-    """Counts the usage `spent` of the reservations `ended` (one account). Without a call, releases them."""
+    """Ends the reservations `ended` of one account with the usage in `spent`. If no call was made, all units
+    are returned."""
     account_key = ended[0].account_key
     if (known := ledger.load(account_key)) is None:
         return

@@ -102,21 +102,20 @@ class Limit(msgspec.Struct, frozen=True):
     def characters(
         cls, amount: float, *, per: Per, shape: ShapeName = "rolling", charge: Charge = "actual"
     ) -> Self:
-        """Returns a limit on characters, as translation and speech providers count them. In all other
-        respects it is like `tokens`."""
+        """Returns a limit on characters, as translation and speech providers count them. The options are
+        those of `tokens`."""
         return cls.of("characters", amount, per=per, shape=shape, charge=charge)
 
     @classmethod
     def seconds(
         cls, amount: float, *, per: Per, shape: ShapeName = "rolling", charge: Charge = "actual"
     ) -> Self:
-        """Returns a limit on seconds of audio or video. In all other respects it is like `tokens`."""
+        """Returns a limit on seconds of audio or video. The options are those of `tokens`."""
         return cls.of("seconds", amount, per=per, shape=shape, charge=charge)
 
     @classmethod
     def usd(cls, amount: float, *, per: Per, shape: ShapeName = "rolling", charge: Charge = "actual") -> Self:
-        """Returns a limit on dollars: `Limit.usd(20, per=Day("UTC"))`. In all other respects it is like
-        `tokens`."""
+        """Returns a limit on dollars: `Limit.usd(20, per=Day("UTC"))`. The options are those of `tokens`."""
         return cls.of("usd", amount, per=per, shape=shape, charge=charge)
 
     @property

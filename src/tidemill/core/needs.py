@@ -126,8 +126,8 @@ def aside_lane(lane: str, seq: int) -> str:
 
 
 def is_aside_lane(lane: str) -> bool:
-    """True if the lane name was made by `aside_lane`, which adds one separator. All other lane names have an
-    even number of separators."""
+    """True if `aside_lane` made this lane name."""
+    # `aside_lane` adds one separator; a normal lane name has an even number of them.
     return lane.count(LANE_SEPARATOR) % 2 == 1
 
 

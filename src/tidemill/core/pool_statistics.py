@@ -108,8 +108,7 @@ def wrong_counts(
 
 
 def _counted_units(state: PoolState, limit: Limit) -> float:
-    """Returns the units of a limit that `state` counts for calls in flight. Units in other windows are left
-    out, because they expire by themselves."""
+    """Returns the units of a limit that `state` counts for calls in flight."""
     window = state.window(limit)
     return window.held if isinstance(window, ConcurrentWindow) else state.held.get(limit.name, 0.0)
 

@@ -242,8 +242,7 @@ def refresh_after_boot(pool: PoolSettings, state: PoolState, boot: str, now: Ins
 
 
 def resize_buckets(pool: PoolSettings, state: PoolState, now: Instant) -> PoolState:
-    """Returns the state with its buckets resized to the current limits. Windows of other shapes count used
-    units and need no size."""
+    """Returns the state with its buckets resized to the current limits."""
     anew: dict[str, WindowState] = {}
     for limit in pool.limits:
         window = state.windows.get(limit.name)

@@ -282,9 +282,9 @@ def _held_limits(pool: PoolSettings, reservation: Reservation) -> Iterator[tuple
 
 
 def _drop_held_units(state: PoolState, reservation: Reservation) -> PoolState:
-    """Returns the state without the held units of the reservation. Amounts close to zero are removed, because
-    they are only rounding errors."""
+    """Returns the state without the held units of the reservation."""
     left = {name: units - reservation.held.get(name, 0.0) for name, units in state.held.items()}
+    # Amounts close to zero are rounding errors.
     held = {name: units for name, units in left.items() if units > TOLERANCE}
     return replace(state, held=held, unchecked=state.unchecked - (not reservation.checked))
 
@@ -331,8 +331,7 @@ def _is_own(hold: PoolHold, ask: UnitRequest) -> bool:
 
 
 def _largest_limit_share(pool: PoolSettings, units: Units) -> float:
-    """Returns which share of a limit a call with these `units` needs; 1 is a whole limit. If there are
-    several limits, returns the largest share."""
+    """Returns the largest share of a limit that a call with these `units` needs; 1 is a whole limit."""
     return max((call_amount(units, limit) or 0.0) / limit.amount for limit in pool.limits)
 
 

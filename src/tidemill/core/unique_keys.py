@@ -54,7 +54,7 @@ class Unique(msgspec.Struct, frozen=True):
 
 
 class Conflict(StrEnum):
-    """The action of a store on a request whose unique key is held by another job, the holder.
+    """What a store does with a request whose unique key is held by another job, the holder.
 
     - `existing`: returns the holder and changes nothing.
     - `merge`: merges the request into the holder.

@@ -64,7 +64,8 @@ def call_count(backlog: LaneBacklog) -> float:
 def limits_met(
     request: ForecastRequest, backlogs: Sequence[LaneBacklog]
 ) -> dict[MeterKey, tuple[PoolOutlook | None, Limit | None]]:
-    """Returns, by meter, the pool's outlook and the limit; both are None for slots and queue limits."""
+    """Returns the limits that apply to the backlogs: by meter, the pool's outlook and the limit. Both are
+    None for slots and queue limits."""
     found: dict[MeterKey, tuple[PoolOutlook | None, Limit | None]] = {}
     for backlog in backlogs:
         for work in backlog.work:
@@ -135,7 +136,7 @@ def queue_meter(backlog: LaneBacklog) -> MeterKey:
 
 def related_groups(request: ForecastRequest) -> list[list[int]]:
     """Returns lists of backlog indexes. Backlogs are in the same list if they share a limit, directly or
-    through other backlogs."""
+    through further backlogs."""
     parents = list(range(len(request.lines)))
 
     def root(index: int) -> int:
@@ -199,8 +200,8 @@ def completion_times_by_limit(request: ForecastRequest, indexes: Sequence[int]) 
 
 
 def related_backlogs(request: ForecastRequest, indexes: Sequence[int]) -> list[int]:
-    """Returns the backlogs `indexes` and all backlogs that share a limit with them, directly or through
-    others. The result is a sorted list of indexes."""
+    """Returns the sorted indexes of the backlogs `indexes` and of all backlogs related to them. Related
+    backlogs share a limit, directly or through further backlogs."""
     ours = set(indexes)
     return sorted(index for group in related_groups(request) if not ours.isdisjoint(group) for index in group)
 

@@ -21,7 +21,7 @@ AmountSteps = tuple[tuple[float, float], ...]
 
 class LimitMeter(Protocol):
     """The protocol of a meter: one limit over the time of a forecast. Call `advance` first at every new time.
-    The other methods refer to that time."""
+    All remaining methods refer to that time."""
 
     def advance(self, now: float) -> None: ...
 

@@ -21,10 +21,9 @@ class BucketWindow(msgspec.Struct, frozen=True, tag="bucket"):
       the limit changes, call `resized`.
     - `forgone`: the time span whose inflow was subtracted from refunds, see `returned`.
 
-    A call may reach the provider late, by up to the jitter, so our bucket could be full before the provider's
-    bucket. Two rules prevent refusals. Our bucket counts as full only after it has been full for the length
-    of the jitter; until then, `spent` falls below 0. Until then, the bucket also keeps back the units that
-    flow in during the jitter."""
+    A call may reach the provider late, by up to the jitter, and empty the provider's bucket later than ours.
+    Our bucket therefore keeps back the units that flow in during the jitter. It grants its whole amount only
+    after it has been full for that long; `spent` is then below 0."""
 
     spent: float = 0.0
     at: float = LONG_AGO

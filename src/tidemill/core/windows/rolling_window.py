@@ -101,6 +101,7 @@ class PacedWindow(msgspec.Struct, frozen=True, tag="paced"):
 
     def wait(self, limit: Limit, units: float, now: Instant, guards: Guards) -> float:
         spare = max(0.0, _burst_units(limit) - units) / _rate(limit)
+        # If only the first of two calls is late, they reach the provider closer together: add the jitter.
         pace = self.next + guards.jitter - spare - now.boot
         return max(self.rolling.wait(limit, units, now, guards), pace, 0.0)
 
