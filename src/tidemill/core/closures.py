@@ -177,9 +177,9 @@ def _operator_end(pool: PoolSettings, refusal: Refusal, now: Instant) -> float |
 def _day_quota_end(
     pool: PoolSettings, refusal: Refusal, times: int, now: Instant, seen: RefusalFacts
 ) -> float:
-    """Returns the wall time when a day quota is free again, usually the start of the next day. If the
-    provider first asks for a wait below 15 minutes, it is the end of that wait, unless our count says that
-    the quota is used up."""
+    """Returns the wall time when a day quota is free again, usually the start of the next day. A first
+    refusal with a wait below 15 minutes ends after that wait, if our count says that the quota is not used
+    up."""
     hint = refusal.retry_after
     turn = _next_period(pool, refusal.unit, now)
     if hint is not None and hint < SHORT_HINT_SECONDS and times == 1 and seen.day_used < USED_UP_DAY_SHARE:

@@ -54,8 +54,8 @@ def record_external_usage(  # noqa: PLR0917 - an account's windows and an observ
 ) -> tuple[PoolState, dict[str, WindowState]]:
     """Returns the pool's state and the windows of external usage after a provider's answer `seen`.
 
-    The provider counted at an unknown moment between the claim and now. Units are external only if our counts
-    at both moments cannot explain them."""
+    Our count at the claim and our count now are compared with the provider's count. Only units that neither
+    of our counts explains are external."""
     windows, others = dict(state.windows), dict(external_usage)
     for limit in pool.limits:
         reported = seen.remaining.get(limit.name)

@@ -319,8 +319,8 @@ def flow_completion(graph: FlowGraph) -> float:
 
 
 def jobs_to_retry(graph: FlowGraph) -> Iterator[tuple[str, int]]:
-    """Yields the failed jobs to retry, as pairs of step name and index. If a compensation job failed, it is
-    retried instead of the job that it replaced. Its step name has COMPENSATION_SUFFIX."""
+    """Yields the failed jobs to retry, as pairs of step name and index. If a compensation job failed, only
+    the compensation job is retried. Its step name has COMPENSATION_SUFFIX."""
     for node in graph.nodes:
         step_progress = graph.of(node.name)
         if node.on_failure is OnFailure.CONTINUE and _has_started_child(graph, node):

@@ -38,8 +38,8 @@ class LearnedLimit(msgspec.Struct, frozen=True, kw_only=True):
 
     - `amount`: the learned amount.
     - `below`: the declared amount when the limit was learned.
-    - `more`: a higher amount that the provider has stated only once.
-    - `more_since`: when the provider stated `more`.
+    - `more`: a higher amount that the provider stated and has not confirmed yet.
+    - `more_since`: when the provider first stated a higher amount.
     - `until`: when a guess expires, None for a stated amount.
     - `raised`: when the guess was made or last rose.
     - `rise_windows`: after how many windows the guess rises again."""

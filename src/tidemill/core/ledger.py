@@ -89,10 +89,11 @@ class LaneBlock(msgspec.Struct, frozen=True):
 
     - `until`: the boot-clock time when the pool is expected to admit the denied job.
     - `retry_at`: the boot-clock time when a claim tries again; it may be earlier than `until`.
-    - `priority`: more urgent jobs are not blocked.
+    - `priority`: the priority of the denied job; more urgent jobs are not blocked.
 
-    A lane's block ends when its next job changes. A group's block stays until its time is over or a new block
-    replaces it. A store also drops a block when the account's revision or the pool's limits change."""
+    The block of a lane ends when the lane's next job changes. The block of a group ends with its time or is
+    replaced by a new block. A store also drops a block when the account's revision or the pool's limits
+    change."""
 
     pool: str
     key: str | None
