@@ -210,7 +210,7 @@ class PoolLedger:
             self.unconfirmed_units[claim] = self._clock.wall()
 
     def handle_reboot(self) -> None:
-        """Removes boot-clock times from the ledger after a restart of the machine, and ends the leases of
+        """Removes from all accounts the values that a restart of the machine made invalid. Ends the leases of
         claims whose job was cancelled."""
         for account_key in self.accounts:
             if known := self.load(account_key):

@@ -97,7 +97,8 @@ def reserve_units(  # noqa: PLR0917 - a claim is named by three values
     """Reserves more units for a running job (P3). Returns None if done, else the seconds to wait, which may
     be infinite.
 
-    `departure`: a request to record instead, which was sent late or in addition (P21)."""
+    With `departure` it only records a request that was sent late, or in addition to the reserved call
+    (P21)."""
     pool_ledger = records.pool_ledger
     problem = None if departure else problem_with_need(pool_ledger, need)
     if problem:

@@ -1,7 +1,7 @@
 """Row queries: with them, the engine asks a database store for rows.
 
-A query names one row or one list of rows. The answer is None if there is no such row. A store may also answer
-queries that were not asked."""
+A query names one row or one list of rows. The answer is None if the row does not exist. A store may also
+answer queries that were not asked."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class AbandonedClaims(RowQuery, frozen=True):
 
 class UnconfirmedSince(RowQuery, frozen=True):
     """Asks when the units of a claim were counted again, because its worker stopped answering. The answer is
-    a wall time; None if nothing is unconfirmed."""
+    a wall time; None if this did not happen, or if the claim was settled since."""
 
     claim: ClaimKey
 
@@ -217,8 +217,8 @@ class DocumentById(RowQuery, frozen=True):
 
 
 class ClaimPrefetch(RowQuery, frozen=True):
-    """Asks for everything that a claim of `limit` jobs from a queue usually reads. The store answers these
-    queries instead:
+    """Asks for everything that a claim of `limit` jobs from a queue usually reads. The query has no answer of
+    its own; the store answers these queries:
 
     - QueueByName of the queue;
     - ScheduledJobs, with JobById for the due jobs;

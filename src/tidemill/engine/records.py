@@ -26,8 +26,10 @@ from tidemill.engine.queue import Queue
 
 
 class ExpiryTerm(msgspec.Struct, frozen=True):
-    """A moment on both clocks: `wall` is a wall time, and `boot` is a boot-clock time of the boot `boot_id`.
-    It has passed only if both clocks have reached it."""
+    """A moment on both clocks. It has passed only if both clocks have reached it.
+
+    - `wall`: a wall time.
+    - `boot`: a boot-clock time of the boot `boot_id`."""
 
     wall: float
     boot: float
@@ -35,8 +37,7 @@ class ExpiryTerm(msgspec.Struct, frozen=True):
 
 
 class KnownId(msgspec.Struct, frozen=True):
-    """The remembered answer to an enqueue request, whose job was deleted or never created. A repeated request
-    gets the same answer.
+    """The remembered answer to an enqueue request whose job was deleted or never created.
 
     - `verdict`: the answer, such as "accepted".
     - `id`: the job that was created, or that held the request's unique key.

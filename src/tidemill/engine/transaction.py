@@ -1,8 +1,7 @@
 """Runs a store method on rows in a database: load, decide, commit.
 
-The method is an engine function that runs on the loaded rows. If it needs another row, that row is loaded and
-the function runs again from the beginning. The commit succeeds only if all rows that it read are still the
-same."""
+The method is an engine function that runs on the loaded rows. If a row is missing, the row is loaded and the
+function runs again. The commit succeeds only if all rows that the function read are unchanged."""
 
 from __future__ import annotations
 
@@ -92,8 +91,7 @@ async def _try_verb(
 
 
 def _related_queries(missing: NotLoaded, rows: Rows) -> dict[RowQuery, int]:
-    """Returns the missing query, and similar queries for other lanes, each with the number of keys to
-    load."""
+    """Returns the missing query, and the same query for other lanes. Each has the number of keys to load."""
     query, related = missing.want, {missing.want: missing.count}
     lanes = [(of, row.jobs) for of, row in rows.items() if isinstance(of, LaneByName) and of.lane and row]
     if isinstance(query, LaneByName) and query.lane:

@@ -45,9 +45,8 @@ class ArrivalOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class Admitter:
-    """Admits the arrivals whose task this worker knows.
-
-    An arrival of an unknown task stays in the store for other workers. After 24 hours it is refused."""
+    """Admits the arrivals whose task this worker knows. Arrivals of unknown tasks stay in the store for other
+    workers, and are refused after 24 hours."""
 
     def __init__(self, store: Store, tasks: Mapping[str, TaskDefinition]) -> None:
         self._store, self._tasks = store, tasks
@@ -62,7 +61,8 @@ class Admitter:
         """Admits one page of at most 500 arrivals. Returns True if the page was full, because more arrivals
         may wait.
 
-        The next call continues behind a full page. Otherwise it starts at the beginning."""
+        After a full page, the next call continues behind it. Otherwise the next call starts with the first
+        arrival."""
         async with self._lock:
             return await self._admit_page()
 

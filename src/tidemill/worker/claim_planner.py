@@ -22,7 +22,7 @@ _SMOOTHING_FACTOR = 0.3
 class ClaimAhead:
     """Estimates how many jobs to claim before a slot is free for them.
 
-    - `run_seconds`, `run_count`: sum and number of the run times since the last round trip."""
+    `run_seconds`, `run_count`: sum and number of the run times since the last round trip."""
 
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
@@ -59,8 +59,8 @@ SETTINGS_REFRESH_SECONDS = 10.0
 class ClaimPlanner:
     """Builds the claim requests of a worker.
 
-    To claim ahead means to claim jobs before slots are free for them. A worker claims ahead only if its
-    queues have no concurrency limit and their tasks use no pools."""
+    To claim ahead means to claim jobs before slots are free for them. A worker claims ahead only if none of
+    its queues has a concurrency limit and none of its tasks uses pools."""
 
     def __init__(
         self,

@@ -194,7 +194,7 @@ class Dispatcher:
         """Removes the ended attempts from the outbox and returns them. The caller settles them in its next
         request.
 
-        With `apart=True`, many outcomes may be settled in a separate request. They are then not returned."""
+        With `apart=True`, a separate request may settle many outcomes. The result is then empty."""
         if self._settling is not None:
             return []
         batch = self._outbox.take()
@@ -249,7 +249,8 @@ class Dispatcher:
         planned.
 
         - `first`: the first waiting attempt when this check was planned.
-        - `due`: the planned event-loop time of the check. Much later, nothing is released."""
+        - `due`: the planned event-loop time of the check. If the check runs much later, it releases
+          nothing."""
         self._stall = None
         late = self._loop.time() - due > STALL_SECONDS / 2  # the event loop was blocked
         if self._slots.buffered and self._slots.buffered[0] is first and not late:

@@ -284,8 +284,7 @@ class OutcomeEvents:
 
 
 def seconds_late(attempt: Attempt) -> float:
-    """Returns by how many seconds the handler missed its latest start time. Returns 0 if the attempt was not
-    released for this reason."""
+    """Returns by how many seconds the handler missed its latest start time; 0 if it did not miss it."""
     usage = (attempt.batch or attempt).usage
     released = isinstance(attempt.outcome, JobRelease)
     return usage.late if usage is not None and released else 0.0

@@ -87,8 +87,8 @@ class Executor:
         )
 
     def submit(self, attempts: Iterable[Attempt]) -> None:
-        """Starts the attempts while slots are free, and keeps the others in the buffer. If the worker is
-        stopping, releases all of them."""
+        """Starts the attempts while slots are free, and keeps the attempts without a slot in the buffer. If
+        the worker is stopping, releases all of them."""
         self._slots.buffered.extend(attempts)
         if self._starting:
             self.fill()

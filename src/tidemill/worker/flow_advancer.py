@@ -1,5 +1,5 @@
-"""Advances flows. Each worker advances the flows of the jobs that it settled; the leader advances all other
-flows that need it."""
+"""Advances flows. Each worker advances the flows of the jobs that it settled. The leader advances the flows
+on the worklist."""
 
 from __future__ import annotations
 

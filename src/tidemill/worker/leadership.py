@@ -196,8 +196,7 @@ class LeaderElection:
             await self._store.resign([service.name], self._worker)
 
     async def resign(self) -> None:
-        """Gives up the leadership of all services, so that other workers need not wait until its leases
-        end."""
+        """Gives up the leadership of all services, so that another worker can lead at once."""
         led = [name for name, service in self._services_by_name.items() if service.is_led]
         if led:
             with contextlib.suppress(StoreError):

@@ -1,5 +1,5 @@
-"""The maintenance services of a worker, such as reclaim, prune, admit and advance, and the loop that runs
-each service when it is due."""
+"""The maintenance services of a worker, such as the pruner and the scheduler. Each has a loop that runs it
+when it is due."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class DependencyRecorder:
         self._written_at: dict[str, float] = {}
 
     def note(self, attempt: Attempt, outcome: Snooze) -> None:
-        """Reports that the handler of `attempt` could not use the service in its outcome."""
+        """Reports that the handler of `attempt` could not use the dependency in its outcome."""
         name, delay = str(outcome.dependency)[:MAX_NAME_CHARACTERS], outcome.delay
         problem = (outcome.reason or "").removeprefix(f"waiting for {outcome.dependency}: ")
         self._emitter.attempt_event(

@@ -41,8 +41,8 @@ class NoDeadlock(Exception):
 class Deadlock:
     """A wait that can never end. `reason` is the last part of an error message.
 
-    `by_notes`: True if notes of other workers were used. They may be half a second old, so the deadlock is
-    not certain."""
+    `by_notes`: True if the search used notes of other workers. These may be old, so the deadlock is not
+    certain."""
 
     def __init__(self, reason: str, *, by_notes: bool) -> None:
         self.reason, self.by_notes = reason, by_notes
@@ -261,7 +261,7 @@ class SlotLoan:
     async def check(self, store: Store) -> None:
         """Raises `WaitRefused` if the wait is a deadlock. Callers repeat the check during the wait.
 
-        A deadlock that was found through notes of other workers must last for a second."""
+        A deadlock that was found through notes of other workers is reported only if it lasts for a second."""
         if self._checks:
             self._note()
         self._checks += 1

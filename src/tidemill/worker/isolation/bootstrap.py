@@ -23,10 +23,10 @@ class _ChildFlag:
 
 
 def die_with_parent(how: signal.Signals, parent: int) -> None:
-    """Asks the Linux kernel to send the signal `how` to this process when the thread that started it ends.
-    Does nothing on other systems.
+    """Asks the Linux kernel to send the signal `how` to this process when the thread that started it ends. On
+    other systems it does nothing.
 
-    `parent`: the process id of the expected parent."""
+    `parent`: the process id of the expected parent. If it has ended, the signal is sent at once."""
     if sys.platform != "linux":
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(how), 0, 0, 0)

@@ -21,7 +21,7 @@ from tidemill.worker.result_waits import SlotLender, SlotLoan, wait_refused
 
 
 class ProcessWaits:
-    """The waits of one attempt whose handler runs in a child process. It runs in the worker.
+    """Keeps, in the worker, the waits of one attempt whose handler runs in a child process.
 
     `on_lent`: is called with True when the first wait begins, and with False when the last wait has ended."""
 

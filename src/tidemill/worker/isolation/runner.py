@@ -1,10 +1,8 @@
 """Runs jobs in child processes. A hard timeout can be enforced only in a child process.
 
-Child processes run tasks with `isolate=True`. They also run every job that was running when its process died,
-because it may kill its process again.
-
-If no child can import the application, a job of the second kind runs in the worker. A task with
-`isolate=True` never runs in the worker."""
+Child processes run tasks with `isolate=True`, which never run in the worker. They also run every job that was
+running when its process died, because it may kill its process again. If no child can run such a job, it runs
+in the worker."""
 
 from __future__ import annotations
 
