@@ -90,6 +90,7 @@ class AnswerWait:
     async def _withdraw(self, handle: JobHandle[R], explanation: Explanation) -> None:
         """Cancels the job, because its caller no longer waits. Does not cancel a job that runs, or that
         another request sent."""
+        # The call of a running job is already paid for.
         if explanation.state in PENDING and not handle.existing:
             await handle.cancel("no answer was possible before the deadline of the request")
 

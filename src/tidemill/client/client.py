@@ -40,8 +40,8 @@ T = TypeVar("T")
 
 
 def _wait_without_limit(_: Job) -> None:
-    """Does nothing. This is the default of `Client.on_wait`, a function that is called while a caller waits
-    for a result and may raise to end the wait."""
+    """Does nothing. It is the default of `Client.on_wait`, which is called while a caller waits for a
+    result."""
 
 
 class Client:
@@ -227,7 +227,7 @@ class Client:
 
     async def offer(self, requests: Sequence[JobRequest[Any]]) -> list[InsertResult]:
         """Sends the requests in chunks and returns one `InsertResult` per request, in order. A refused
-        request does not affect the others."""
+        request raises no error."""
         answers: list[InsertResult] = []
         for chunk in split_requests(requests):
             groups = tuple(JobGroup(request.queue, (request.job,)) for request in chunk.requests)

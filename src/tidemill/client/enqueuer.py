@@ -120,13 +120,14 @@ class JobEnqueuer:
     @property
     def _running_call(self) -> asyncio.Future[None] | None:
         """A future that is done when the current call to the store has ended; None if no call runs."""
+        # A task that is cancelled before its start never sets `_flush` to None.
         if self._flush is not None and not self._flush.done():
             return self._flush
         return self._single_call
 
     async def _insert_alone(self, groups: Sequence[JobGroup], deadline: float) -> InsertReplies | None:
-        """Sends one request in a call of its own and returns the replies. None if the store was unavailable;
-        the caller then retries the request together with others."""
+        """Sends one request in a call of its own and returns the replies. Returns None if the store was
+        unavailable; the caller then sends the request again."""
         self._single_call = self._loop.create_future()
         try:
             with self._call_deadline.until(min(self._loop.time() + ATTEMPT_TIMEOUT_SECONDS, deadline)):

@@ -60,8 +60,8 @@ class FlowHandle:
 
     @property
     def _client(self) -> Client:
-        """Returns the client. Raises FlowNotFound if the client now uses another store than when the handle
-        was created."""
+        """Returns the client. Raises FlowNotFound if the client has changed its store since the handle was
+        created."""
         if self._owner.store_identity is not self._store_identity:
             raise FlowNotFound(f"flow {self.id!r} is in another store than the application works on now")
         return self._owner

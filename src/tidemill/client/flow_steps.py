@@ -42,8 +42,8 @@ def unmapped(value: Any) -> Any:
 
 
 class FlowStep(Generic[R_co]):
-    """A step of a flow, returned by `flow.add` and `flow.map`. Pass it as an argument of a later step to give
-    that step its result."""
+    """A step of a flow, returned by `flow.add` and `flow.map`. Pass it as an argument of a later step; the
+    later step then gets the result of this step."""
 
     __slots__ = (
         "_after",

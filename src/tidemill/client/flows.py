@@ -147,6 +147,7 @@ class Flow:
         signals, steps = self._client.signals, len(self.steps)
         if signals.wants(FlowStarted):
             signals.emit(FlowStarted(flow=self.id, name=self.name, steps=steps, existing=existing))
+        # At a later revision a worker has advanced the flow, and emits its end.
         if ours and answer.document is not None and answer.document.revision == 1:
             emit_flow_ended(signals, None, answer.document)
 

@@ -65,8 +65,8 @@ class JobHandle(Generic[R_co]):
 
     @property
     def _client(self) -> Client:
-        """Returns the client. Raises JobNotFound if the client now uses another store than when the handle
-        was created."""
+        """Returns the client. Raises JobNotFound if the client has changed its store since the handle was
+        created."""
         if self._owner.store_identity is not self._store_identity:
             raise JobNotFound(
                 f"job {self.id!r} is in another store than the application works on now: a job of a test "

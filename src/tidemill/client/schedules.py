@@ -121,8 +121,8 @@ class Schedules:
     async def pause(
         self, name: str, *, until: float | datetime | None = None, reason: str | None = None
     ) -> ScheduleView:
-        """Pauses the schedule until the time `until`, or until `resume` if it is None. Ticks during the pause
-        create no jobs, also not later."""
+        """Pauses the schedule until the time `until`, or until `resume` if `until` is None. Ticks during the
+        pause create no jobs, not even after the pause."""
         end = await self._read_end(until)
         return await self._changed(name, partial(changes.pause_schedule, until=end, reason=reason))
 
@@ -169,7 +169,8 @@ class Schedules:
                 return JobHandle(self._client, job, existing=False)
 
     async def _run(self, name: str, last: str | None) -> str | None:
-        """Creates a job and returns its id. Returns None, without a job, if the last job is not `last`."""
+        """Creates a job and returns its id. Returns None, without a job, if the schedule's last job is no
+        longer `last`."""
         job: str | None = None
 
         def run(_: str, before: Schedule | None, now: float) -> ScheduleWrite | None:
@@ -235,7 +236,7 @@ class Schedules:
     async def _last(self, name: str) -> tuple[str | None, str | None]:
         """Returns two job ids or None: the last job of the schedule, and the job that prevents a new one.
 
-        The last job prevents a new one if `overlap` is "skip" and it has not ended."""
+        The last job prevents a new one if `overlap` is "skip" and the last job has not ended."""
         seen = await self.get(name)
         if seen.last_job is None or seen.settings.overlap != "skip":
             return seen.last_job, None

@@ -133,8 +133,8 @@ class StoreSessions:
             await store.declare_pools(changed)
 
     async def close(self) -> None:
-        """Closes the session of the running loop. A lock makes other callers wait and then open a new
-        session; without it they could use a closed store."""
+        """Closes the session of the running loop. Callers that come meanwhile wait, and then open a new
+        session."""
         loop = asyncio.get_running_loop()
         async with self._opening.setdefault(loop, asyncio.Lock()):
             session = self._pop_session(loop)

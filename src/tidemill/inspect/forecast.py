@@ -143,8 +143,10 @@ second, so it costs at most a tenth of the time."""
 
 
 class CachedForecast(msgspec.Struct, frozen=True, kw_only=True):
-    """A computed forecast, and the demand it was computed from. `at` is when it was computed, by the store's
-    boot clock. `took` is how many seconds the computation needed."""
+    """A computed forecast, and the demand it was computed from.
+
+    - `at`: when it was computed, by the store's boot clock.
+    - `took`: how many seconds the computation needed."""
 
     demand: Sequence[Demand]
     forecasts: Forecasts

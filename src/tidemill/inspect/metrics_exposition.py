@@ -262,8 +262,9 @@ SLOW_FORECAST_SECONDS = 0.2
 
 
 class Exposition:
-    """Renders the text of /metrics. A forecast that takes long is reused for ten times as long as it took.
-    `snapshot_writer` holds the instruments of this process."""
+    """Renders the text of /metrics. A forecast is reused for ten times as long as its computation took.
+
+    `snapshot_writer` has the instruments of this process."""
 
     def __init__(self, snapshot_writer: SnapshotWriter | None = None) -> None:
         self._snapshot_writer = snapshot_writer

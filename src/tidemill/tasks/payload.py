@@ -41,7 +41,7 @@ _NUMBER_ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 
 def canonical_json(payload: bytes) -> bytes:
-    r"""Returns the JSON without spaces and without \uXXXX escapes for letters. Numbers keep all their digits."""
+    r"""Returns the JSON without spaces and without \uXXXX escapes for letters. Numbers keep all digits."""
     # A text search in the store would not find escaped text.
     return _NUMBER_ENCODER.encode(_DECIMAL_DECODER.decode(payload))
 

@@ -164,8 +164,8 @@ class UsageMeter:
             _CURRENT_SPEND.reset(before)
 
     async def take(self, needs: tuple[Need, ...], uses: Sequence[PoolUse]) -> None:
-        """Reserves `needs` before the handler runs. Call it only for a job whose needs were not known when it
-        was created."""
+        """Reserves `needs` before the handler runs. Use it only for a job whose needs were unknown at its
+        creation."""
         for need, use in zip(needs, uses, strict=True):
             self._remember_pool(use.pool)
             late_at = await self._reserve(need)
