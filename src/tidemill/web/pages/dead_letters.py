@@ -24,7 +24,7 @@ FailureCause = tuple[str, str, str]
 
 
 class FailureGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Dead letters with the same queue, task and error, among the newest ones that the page loads.
+    """Dead letters with the same queue, task and error. The page loads only the newest dead letters.
 
     - `count`: the number of loaded jobs in this group
     - `newest`: the newest job
