@@ -63,8 +63,8 @@ def _invalid_request_reason(message: str) -> Reason | None:
 
 
 def _rate_refusal(reply: ProviderReply, message: str, now: float) -> Refusal:
-    """Returns the refusal of a 429. `message` is the error message in lower case. Without a `retry-after` and
-    without an empty limit, the monthly spending cap is reached; without any headers the reason is
+    """Returns the refusal of a 429. `message` is the error message in lower case. If the headers have no
+    `retry-after` and no empty limit, the monthly spending cap is reached. Without headers the reason is
     `UNKNOWN`."""
     after, empty = parse_retry_after(reply, now), _empty_limits(reply)
     if "concurrent connections" in message:

@@ -210,8 +210,8 @@ def _send_status(source: Any, reply: ProviderReply) -> SendStatus:
 
 
 def _merge_feedback(readings: list[ProviderFeedback]) -> ProviderFeedback:
-    """Returns the combined feedback of several calls. Usage is added up. The most severe refusal is kept, of
-    equal ones the one with the latest reset. All stated limits are kept."""
+    """Returns the combined feedback of several calls. Usage is added up, and all stated limits are kept. Of
+    several refusals the most severe is kept; if equal, the refusal with the latest reset."""
     refusals = [reading.refusal for reading in readings if reading.refusal is not None]
     statuses: set[SendStatus] = {reading.sent for reading in readings}
     return ProviderFeedback(

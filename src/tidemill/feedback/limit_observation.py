@@ -68,8 +68,8 @@ def _has_window(limit: Limit, window: float) -> bool:
 
 def _match_refusal(settings: PoolSettings, refusal: Refusal | None) -> Refusal | None:
     """Returns the refusal with a unit that the pool counts. A refusal for an unknown unit applies to all
-    calls. Returns None for a 401 or 403 without an explanation in a pool with keys, because it may concern a
-    single page of a web site."""
+    calls. In a pool with keys, a 401 or 403 without an explanation is no refusal: it may concern a single
+    page."""
     if refusal is not None and refusal.bare and settings.keyed and refusal.reason is Reason.FORBIDDEN:
         return None
     if refusal is None or refusal.unit is None:

@@ -149,8 +149,8 @@ def group_members(source: Any) -> Iterator[Any]:
 
 
 def unpack_reply(source: Any) -> ProviderReply:
-    """Returns the reply that is contained in a response or exception. The first exception of the chain of
-    causes with a status, headers or a body gives the reply."""
+    """Returns the reply that is contained in a response or exception. It searches the exception and its
+    causes for the first one with a status, headers or a body."""
     chain = list(_causes(source))
     for link in chain:
         reply = _reply_of(link)

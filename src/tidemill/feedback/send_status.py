@@ -85,8 +85,8 @@ def _inner_cause(error: BaseException) -> Any:
 
 
 def _may_have_been_sent(source: BaseException) -> bool:
-    """True if the exception, or one of its causes and contexts, shows that the call may have been sent. An
-    error below a failed connection does not count: no request was sent over that connection."""
+    """True if the exception, or one of its causes and contexts, shows that the call may have been sent. The
+    cause of a failed connection does not count, because no request was sent over it."""
     pending: list[tuple[BaseException | None, bool]] = [(source, False)]
     seen = set[int]()
     while pending and len(seen) < MAX_CAUSE_LINKS * 4:

@@ -59,8 +59,8 @@ class FlowPassResult(msgspec.Struct):
 
 
 class UnconfirmedAdvances:
-    """Remembers the flows that this worker tried to end, until the store confirms their advance. Keep the
-    object from pass to pass.
+    """Remembers the flows that this worker tried to end, until the store confirms it. Keep the object from
+    pass to pass.
 
     `by` is the unique name of the worker. After a lost reply, the worker recognises its own advance by this
     name. With `by=''` nothing is remembered.
@@ -208,7 +208,7 @@ class AdvancePass:
 
     def _confirm(self, before: Document, advance: Advance, reply: AdvanceResult) -> None:
         """Handles the store's reply to an advance. If the advance was applied, counts it and calls the
-        listener. An advance whose first reply was lost counts too."""
+        listener. This includes an advance that was applied earlier and whose reply was lost."""
         taken_all = len(advance.taken) < MAX_CHANGES_PER_DOCUMENT
         self._result.more |= advance.requeue or not reply.done or not taken_all
         sent = self._unconfirmed.remove(before.id)

@@ -82,8 +82,8 @@ def build_job(
 
 
 def find_reads(graph: FlowGraph, node: StepNode) -> dict[str, ResultReference]:
-    """Returns which results a step reads: a mapping from argument name to a reference to another step. A step
-    with one job per element gives the list of all results."""
+    """Returns which results a step reads: a mapping from argument name to a reference to another step. For a
+    step with one job per element, the argument gets the list of all results."""
     return {
         argument: ResultReference(step, _mapped_count(graph, step)) for argument, step in node.reads.items()
     }

@@ -300,8 +300,8 @@ def _next_raised_alert(
 def track_workers(
     alert_state: AlertState, alive: Mapping[str, float], now: float, window: float
 ) -> AlertState:
-    """Returns the alert state with the workers of `alive` as its workers. A worker that disappeared without a
-    normal stop counts as lost for `window` seconds."""
+    """Returns the alert state with `alive` as its workers. A worker that disappeared without a normal stop
+    counts as lost for `window` seconds."""
     recent_exits = _recent_exits(alert_state.recent_exits, now, WORKER_EXIT_MEMORY_SECONDS)
     died = {
         worker: now for worker in alert_state.workers if worker not in alive and worker not in recent_exits

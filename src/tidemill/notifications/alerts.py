@@ -137,7 +137,7 @@ class AlertView(msgspec.Struct, frozen=True, kw_only=True):
     """An alert that is raised, waits for its minimum duration, or has ended recently.
 
     - `sentence`: describes the alert
-    - `since`, `last_sent`: wall times of its begin and of its last message
+    - `since`, `last_sent`: the wall times of its start and of its last message
     - `page`: the path of its dashboard page
     """
 

@@ -39,7 +39,7 @@ PoolKey = tuple[str, str | None]
 
 class DeliveryFinder:
     """Creates webhook deliveries for the finished jobs and pool changes that one worker finds. `made` counts
-    these deliveries, even if another worker had already created the same delivery."""
+    these deliveries; another worker may have created some of them."""
 
     def __init__(self, store: Store, secrets: TaskSecrets) -> None:
         self._store, self._secrets = store, secrets
@@ -115,8 +115,8 @@ def _check_inserted(answers: Sequence[InsertResult]) -> None:
 
 
 def _search_start(stored: StoredWebhook, now: float) -> float:
-    """Returns the wall time from which to search for finished jobs of the webhook. It is earlier after the
-    wall clock was set back."""
+    """Returns the wall time from which to search for finished jobs of the webhook. After the wall clock was
+    set back, it returns an earlier time, so that no new job is missed."""
     back = min(stored.webhook.delivered_until, now) - LOOK_BACK_SECONDS
     return back if stored.created > now else max(back, stored.created)
 

@@ -54,8 +54,8 @@ UNSET: Any = _UnsetArgument()
 
 
 class RetainingMemoryStore(MemoryStore):
-    """A memory store that keeps all finished jobs, so that a test can inspect them later. While a batch waits
-    for more jobs and no job runs, it advances the kit's clock, so that the test does not wait."""
+    """A memory store that keeps all finished jobs, so that a test can inspect them later. If a batch waits
+    for more jobs while no job runs, the store advances the kit's clock to the end of the wait."""
 
     async def settle(
         self, settlements: Sequence[Settlement], request: ClaimRequest | None = None

@@ -33,8 +33,8 @@ async def filter_waiting_jobs(app: Tidemill, named: Mapping[int, str]) -> dict[i
 
 
 async def reprioritise_jobs(app: Tidemill, jobs: Iterable[Job], priority: int) -> None:
-    """Sets the priority of waiting jobs to `priority`, so that they run sooner. A job with a smaller priority
-    keeps it. Scheduled jobs become due now."""
+    """Sets the priority of waiting jobs to `priority`, so that they run sooner. Jobs that already have a
+    smaller priority keep it. Scheduled jobs become due now."""
     meant = list(jobs)
     if later := tuple(job.id for job in meant if job.priority > priority):
         await app.inspect.reprioritise(Filter(ids=later, states=WAITING_STATES), priority)
@@ -143,8 +143,7 @@ class EmbeddingRequests:
         return [self._job(post, priority) for post in posts]
 
     def _job(self, post: Post, priority: int) -> JobRequest[int]:
-        """Builds the embedding job of an article. The job of a pending article gets the id that its row
-        holds. While the article is being processed, that id belongs to the running job, so the new job gets a
-        new id."""
+        """Builds the embedding job of an article. A pending article's row holds the id of its next job, and
+        the job gets this id. Otherwise the job gets a new id."""
         id_ = post.rag_job if post.rag_status == PostStatus.PENDING and post.rag_job else self._posts.new_id()
         return self._embed.using(priority=priority, cost=self._packer.cost(post.content), id=id_).job(post.id)

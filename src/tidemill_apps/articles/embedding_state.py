@@ -112,9 +112,9 @@ class EmbeddingState:
         await connection.execute(completed, keys)
 
     async def check_overwritten(self, post: Post) -> bool:
-        """True if a run must delete its vectors, after another run has taken over its article. `post` is the
-        article as the run read it. Sets the article to pending if both runs may have written the same points.
-        """
+        """True if a run that has lost its article to another run must delete its vectors. `post` is the
+        article as the run read it. Sets the article to pending if both runs may have written the same
+        points."""
         columns = self._table.c
         this = columns.id == post.id
         async with self._database.transaction() as connection:

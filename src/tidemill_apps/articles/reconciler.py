@@ -55,10 +55,11 @@ class _CompletedRow(msgspec.Struct, frozen=True):
 
 
 async def sweep_vectors(vectors: ArticleVectors, posts: Posts) -> VectorSweep:
-    """Deletes stale points (stored vectors) and returns the articles that need a repair. It reads the
-    completed rows before the points, and the rows of each page of points after the page."""
+    """Deletes stale points (stored vectors). Returns the articles that need a repair."""
     deleted, mislabelled = 0, set[int]()
     completed, points = await _load_completed_rows(posts), Counter[tuple[int, int]]()
+    # Completed rows are read before the points, so a missing point is really missing. The rows of a page
+    # are read after the page, so they include the changes of the run that wrote its points.
     async for page in vectors.load_pages():
         rows = {
             post.id: post for post in await posts.load({_point_payload(point)["postId"] for point in page})

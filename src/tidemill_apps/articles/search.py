@@ -1,7 +1,7 @@
 """Finds articles by meaning.
 
-A job with the smallest priority number embeds the question, so that the pool counts the provider call. Every
-hit is checked against its article row.
+An urgent job embeds the question, so that the pool counts the provider call. Every hit is checked against its
+article row.
 """
 
 from __future__ import annotations

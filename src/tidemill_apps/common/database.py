@@ -268,9 +268,8 @@ def _create_sqlite_engine(url: str) -> AsyncEngine:
 
 
 def _create_postgres_engine(url: str, variable: str) -> AsyncEngine:
-    """Returns the engine for PostgreSQL. It tests each connection before use, because the connection is
-    broken if the server was restarted. asyncpg parses the URL, because SQLAlchemy does not know
-    `sslmode=require`."""
+    """Returns the engine for PostgreSQL. It tests each connection before use, because a restart of the server
+    breaks connections. asyncpg parses the URL."""
     try:
         import asyncpg
     except ModuleNotFoundError:
@@ -284,8 +283,8 @@ def _create_postgres_engine(url: str, variable: str) -> AsyncEngine:
 
 
 def _configure_connection(connection: Any, _: object) -> None:
-    """Turns on foreign keys for an SQLite connection. Also turns off the driver's automatic BEGIN, which the
-    driver sends only before the first write. SQLAlchemy sends BEGIN instead, before the first statement."""
+    """Turns on foreign keys for an SQLite connection. Turns off the driver's automatic BEGIN, which comes too
+    late; SQLAlchemy sends BEGIN instead."""
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute("PRAGMA foreign_keys = ON")
@@ -306,8 +305,8 @@ def slice_items(items: Sequence[ItemT], size: int = MAX_IDS_PER_STATEMENT) -> It
 
 @asynccontextmanager
 async def explain_refused_rows(database: Database, table: Table, what: str) -> AsyncIterator[None]:
-    """Adds an explanation to a RowRefused that the `async with` block raises. The message says which columns
-    need a value, or which rule the row breaks. `what` names the kind of row, such as `song`."""
+    """Explains a RowRefused that the `async with` block raises. The new message says which columns need a
+    value, or which rule the row breaks. `what` names the kind of row, such as `song`."""
     try:
         yield
     except RowRefused as error:

@@ -61,7 +61,8 @@ class MiniLM:
             yield places, [ids[place] for place in places]
 
     def _run(self, ids: list[list[int]]) -> NDArray[float32]:
-        """Returns one vector of length 1 per text, the mean of its token vectors. `ids`: their token ids."""
+        """Returns one vector of norm 1 per text: the mean of its token vectors. `ids` has the token ids per
+        text."""
         import numpy as np
 
         given = np.zeros((len(ids), max(map(len, ids))), dtype=np.int64)

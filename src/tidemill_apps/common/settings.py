@@ -168,8 +168,8 @@ _log = logging.getLogger("tidemill_apps")
 
 
 class EnvironmentSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Base class of validated settings. Fields marked `Annotated[str, Secret]` are never printed. If a
-    field's type is another settings class, its variables have the field's name as an additional prefix."""
+    """Base class of validated settings. Fields marked `Annotated[str, Secret]` are never printed. A field may
+    be another settings class; the field's name is then part of the prefix of its variables."""
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={text}" for name, text in redact_values(self).items())
@@ -191,8 +191,8 @@ def read_settings(
     environ: Mapping[str, str] | None = None,
     toml: ApplicationToml = EMPTY_TABLE,
 ) -> SettingsT:
-    """Returns settings of the class `kind`. Each field is read from its environment variable, `prefix` and
-    the field's name, or else from the TOML table. An empty variable counts as not set."""
+    """Returns settings of the class `kind`. Each field is read from the environment variable `prefix` + field
+    name, or else from the TOML table. An empty variable counts as not set."""
     environment = os.environ if environ is None else environ
     _check_toml(kind, prefix, toml)
     with name_toml_keys(prefix, environment, toml):

@@ -61,8 +61,7 @@ class BatchEnqueuer:
 
     async def enqueue(self, ctx: Context, work: Work, limit: int | None) -> int:
         """Enqueues jobs for all waiting songs, or for at most `limit` songs, and returns the number of jobs.
-        `work` selects the queues. `ctx` is the context of the enqueue job; a retry of it enqueues the same
-        jobs again."""
+        `work` selects the queues. A retry of the job of `ctx` enqueues the same jobs again."""
         jobs, left, total = 0, limit, max(1, sum((await self.count_songs(work, limit)).values()))
         for queue in QUEUES_BY_WORK[work]:
             number = 0
@@ -79,8 +78,8 @@ class BatchEnqueuer:
         return jobs
 
     async def enqueue_left_out(self, ctx: Context, work: Work) -> int:
-        """Enqueues jobs for songs that a model has left out exactly once in the current run of the pipeline,
-        and returns the number of jobs. Left out means that the answer had no usable result for the song."""
+        """Enqueues jobs for songs that a model has left out exactly once in the current run, and returns the
+        number of jobs. A song is left out if the answer has no usable result for it."""
         jobs = 0
         for queue in QUEUES_BY_WORK[work]:
             planned = await ctx.step(f"{queue} left out", self._choose_left_out, queue, paid=False)

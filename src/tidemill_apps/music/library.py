@@ -130,8 +130,8 @@ class Library:
         self, limit: int | None = None, *, left_out_since: int | None = None
     ) -> list[Song]:
         """Returns up to `limit` pending songs without a job. Songs whose last change is oldest come first.
-        `left_out_since` (milliseconds) selects only songs that a model left out exactly once, at or after
-        this time."""
+        `left_out_since` (milliseconds) selects songs that a model left out exactly once and that changed
+        since then."""
         return await self._load_free(SongStatus.PENDING, limit, left_out_since)
 
     async def load_described(
@@ -143,7 +143,7 @@ class Library:
 
     async def count_left_out(self, since: int | None = None) -> int:
         """Returns the number of waiting songs without a job that a model has left out. `since` (milliseconds)
-        selects only songs that a model left out exactly once, at or after this time."""
+        selects songs that a model left out exactly once and that changed since then."""
         query = select(func.count()).where(
             songs.c.status.in_(WAITING_STATUSES), songs.c.job_id.is_(None), IS_LISTED
         )
@@ -247,8 +247,8 @@ class Library:
         self, batch: Sequence[Song], job_id: str, *, of: Sequence[SongStatus] = WAITING_STATUSES
     ) -> list[Song]:
         """Marks the songs of `batch` as processing for the job `job_id`, and returns the songs that the job
-        now holds. `of` lists the statuses from which the job may take a song without a job. Songs that are
-        completed, changed or no longer listed are left out."""
+        now holds. `of`: the statuses of songs that the job may take. Songs of other jobs, changed songs and
+        songs that are no longer listed are left out."""
         of_this_job = and_(
             songs.c.job_id == job_id, songs.c.status.in_((*of, SongStatus.PROCESSING, SongStatus.FAILED))
         )

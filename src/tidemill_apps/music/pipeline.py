@@ -193,8 +193,8 @@ class Pipeline:
         await self._retry_task.enqueue(work=WORK_BY_QUEUE[queue])
 
     async def load_state(self) -> PipelineState:
-        """Returns the state of the pipeline. It reads the start job before the queues, because a start job
-        that ends between the two reads fills the queues."""
+        """Returns the state of the pipeline. It reads the start job before the queues; otherwise the pipeline
+        could look idle while a start job ends."""
         own = await self._own_jobs()
         job = _find_start_job(own)
         return derive_pipeline_state(

@@ -113,8 +113,8 @@ def _pause_block(work: Iterable[QueueView]) -> ProviderCallBlock | None:
 
 
 def _day_quota_block(calls: PoolStatus, now: float) -> ProviderCallBlock | None:
-    """Returns a block if all calls of the day are used, even if the provider has not refused a call. Returns
-    None otherwise. Also returns None while a call is still reserved."""
+    """Returns a block if all calls of the day are used, even if the provider has not refused a call;
+    otherwise None. While a call is still reserved, it returns None."""
     if calls.reservations:
         return None
     for limit in calls.limits:

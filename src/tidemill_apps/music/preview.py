@@ -99,8 +99,8 @@ class PreviewPlanner:
         return round(cost, 6)
 
     async def _plan(self, requests: list[JobRequest[Any]], calls: int) -> Plan:
-        """Returns the plan of the jobs. A job may make two calls, so the plan ends when a plan with one job
-        per call would end, if that is later."""
+        """Returns the plan of the jobs. It also plans one job per call, because a job may make two calls, and
+        uses the later end of both plans."""
         jobs = await self._planned(requests)
         call = self._one_call.using(priority=DEFAULT_PRIORITY).job("")
         bare = await self._planned([call] * (calls + await self._full_jobs_waiting()))

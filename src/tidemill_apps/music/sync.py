@@ -28,9 +28,8 @@ class HiddenCounts(NamedTuple):
 
 
 async def hide_missing(library: Library, listed: AbstractSet[str], *, confirmed: bool) -> HiddenCounts:
-    """Hides stored songs that are not in `listed`, the ids of all songs that the music server lists. If all
-    songs are missing, or more than 10 and more than a fifth, it hides none. `confirmed=True` hides them in
-    any case."""
+    """Hides stored songs that are not in `listed`, the ids of all songs that the music server lists. Hides
+    none if suspiciously many are missing, unless `confirmed` is True."""
     known = await _load_listed_songs(library)
     missing = sorted(known.keys() - listed)
     if not confirmed and is_suspicious(len(missing), len(known)):

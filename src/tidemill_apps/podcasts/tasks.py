@@ -64,8 +64,8 @@ class PodcastGenerator:
         self._speech, self._pool = speech, pool
 
     async def run(self, ctx: Context, podcast_id: int) -> GenerationResult:
-        """Generates the podcast. A podcast that is done or deleted needs nothing. While the database or the
-        storage is unavailable, the job waits for it, which counts no attempt."""
+        """Generates the podcast, unless it is done or deleted. While the database or the storage is
+        unavailable, the job waits and loses no attempt."""
         try:
             podcast = await self._episodes.begin(podcast_id, ctx.job_id)
             if podcast is None:

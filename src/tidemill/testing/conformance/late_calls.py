@@ -87,8 +87,8 @@ class TestLateCalls:
         assert (await driver.used("m", CALLS_AT_ONCE), (await driver.pool("m")).reservations) == (2, 2)
 
     async def test_p21_an_extra_request_is_no_concurrent_call(self, driver: StoreDriver) -> None:
-        """Two calls run, one of them with three retries of its client. The provider refuses it for
-        concurrency. The limit becomes 1, one less than the two calls: retries do not count."""
+        """Two calls run, and the client of one call has retried three times. The provider refuses this call
+        for concurrency. The learned limit is 1, one less than the two calls: retries do not count."""
         await driver.store.declare_pools({"m": POOL})
         await driver.add(*[new_job(name, needs=(need("m", tokens=100),)) for name in "ab"])
         job, other = await driver.take()

@@ -118,8 +118,8 @@ def _find_day_end(zone: str, at: Fraction, wall: float) -> Fraction:
 
 class _BucketRule:
     """The rule of a token bucket. Called with the send times so far, it returns the earliest time of the next
-    send, or None if the bucket does not delay that send. The module docstring has the formula. `_floor` is
-    the largest value of s[i] - i·c/r, so earlier sends are not compared again."""
+    send, or None if the bucket does not delay it. `_floor` is the largest s[i] - i·c/r of the formula in the
+    module docstring."""
 
     def __init__(self, quota: Quota, units: int, guard: Fraction) -> None:
         self._rate = Fraction(quota.amount) / _to_fraction(quota.per)

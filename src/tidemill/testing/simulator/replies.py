@@ -45,7 +45,7 @@ def default_reply(call: SimulatorCall) -> str:
 
 
 def embed_text(text: str, dimensions: int = 0) -> list[float]:
-    """Returns a vector of length 1 with `dimensions` numbers (0: 8 numbers). Equal texts have equal vectors,
+    """Returns a vector of norm 1 with `dimensions` numbers (0: 8 numbers). Equal texts have equal vectors,
     and texts with common words have similar vectors."""
     size = min(dimensions or DEFAULT_DIMENSIONS, MAX_DIMENSIONS)
     found = [0.0] * size
@@ -137,7 +137,7 @@ class ReplyFaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 def _find_items(answer: Any) -> list[Any]:
     """Returns the decoded reply if it is a list, otherwise the first list in it that is not empty. Raises
-    ValueError if it contains no list of objects."""
+    ValueError if there is none, or if its first item is not an object."""
     inside = answer.values() if isinstance(answer, dict) else (answer,)
     found = next((value for value in inside if isinstance(value, list) and value), None)
     if found is None or not isinstance(found[0], dict):

@@ -81,7 +81,7 @@ class DocumentRules(InsertRules, ReadRules):
     @rule(goings=st.lists(advance_cases, min_size=1, max_size=2))
     def advance_documents(self, goings: list[AdvanceCase]) -> None:
         """Advances one or two documents; `goings` describes each advance. One rule covers all kinds of
-        documents, so that Hypothesis chooses other rules often enough."""
+        documents, so that Hypothesis also chooses the remaining rules often."""
         items = [
             (going, tuple(self.made(going.at, number, *job) for number, job in enumerate(going.jobs)))
             for going in goings
