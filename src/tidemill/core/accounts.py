@@ -347,10 +347,10 @@ def _allows_more(before: Limit, after: Limit) -> bool:
 def _with_guessed_limits(  # noqa: PLR0917 - a refusal and its context
     pool: PoolSettings, account: Account, refusal: Refusal, amounts: Units, running: int, now: Instant
 ) -> Account:
-    """Returns the account after a refusal that states no amount for a limit. The first refusal is only
-    remembered; the second one lowers the limit.
+    """Returns the account after a refusal. If the provider stated no amount for a limit, the first refusal is
+    only remembered, and a second one lowers the limit.
 
-    - `amounts`: the amounts that the provider stated for other limits.
+    - `amounts`: the stated amounts by limit name.
     - `running`: the number of calls in flight."""
     learned, suspects = dict(account.learned), dict(account.suspects)
     for limit, by_people in zip(

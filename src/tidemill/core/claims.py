@@ -74,7 +74,7 @@ class ClaimedJob(msgspec.Struct):
 
     @property
     def suspect(self) -> bool:
-        """True if the job has a recorded crash. The worker runs such a job in a child process."""
+        """True if the job has a recorded crash. The worker then runs the job in a child process."""
         return self.crashes > 0
 
 

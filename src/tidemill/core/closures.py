@@ -177,9 +177,8 @@ def _operator_end(pool: PoolSettings, refusal: Refusal, now: Instant) -> float |
 def _day_quota_end(
     pool: PoolSettings, refusal: Refusal, times: int, now: Instant, seen: RefusalFacts
 ) -> float:
-    """Returns the wall time when a day quota is free again, usually the start of the next day. A first
-    refusal with a wait below 15 minutes ends after that wait, if our count says that the quota is not used
-    up."""
+    """Returns the wall time when a day quota is free again, usually the start of the next day. If a first
+    refusal asks for less than 15 minutes, the result may be the end of that wait."""
     hint = refusal.retry_after
     turn = _next_period(pool, refusal.unit, now)
     if hint is not None and hint < SHORT_HINT_SECONDS and times == 1 and seen.day_used < USED_UP_DAY_SHARE:

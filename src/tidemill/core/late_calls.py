@@ -37,9 +37,9 @@ class DeferringJob(BatchJob, Protocol):
 def reserve_for_job(
     pool_ledger: Ledger, job: DeferringJob, now: Instant, lane: tuple[str, str] | None = None
 ) -> tuple[HeldReservation, ...] | ClaimDenial:
-    """Reserves all units of a job that shares its call with no other job (P11, P18). Returns the
-    reservations, or the denial of the first pool that denies. `lane` is the pair of queue and lane name if
-    the job is the next one of its lane."""
+    """Reserves all units of a job that shares no call (P11, P18). Returns the reservations, or the denial of
+    the first pool that denies. If the job is the next one of its lane, `lane` is the pair of queue and lane
+    name."""
     needs = single_call_needs(job)
     if not job.deferred_needs:
         return ledger.reserve_all(pool_ledger, job.id, job.priority, needs, now, lane)
@@ -150,7 +150,7 @@ def reenter_late_request(pool_ledger: Ledger, late: HeldReservation, now: Instan
 
 def take_extra_request(pool_ledger: Ledger, need: Need, now: Instant) -> HeldReservation | None:
     """Reserves the units of an extra request without checking whether they fit. Returns None if the pool does
-    not exist. Also returns None if `need` has a key and the pool has no keys, or the reverse."""
+    not exist or cannot have the key of `need`."""
     account_key = (need.pool, need.key)
     known = pool_ledger.load(account_key)
     if known is None or known[0].keyed != (need.key is not None):

@@ -1,8 +1,7 @@
 """Learned limits: what a provider seems to allow, if that is less than the declared limit.
 
 A lower stated amount is used at once. A higher one is used only when the provider states it again a minute
-later, because one answer may come from another model or plan. A learned limit never exceeds the declared one.
-When the declaration changes, learning starts over.
+later. A learned limit never exceeds the declared one. When the declaration changes, learning starts over.
 
 A provider may refuse a rate without stating an amount. The second refusal of this kind makes Tidemill guess
 the limit. A guess expires after a while, a stated amount does not.
@@ -199,6 +198,7 @@ def _learn_stated_limit(
         return known if known.until is None else new
     if known.more is None:
         return replace(known, more=stated, more_since=wall)
+    # One answer alone may come from another model or plan.
     if wall - known.more_since < CONFIRMATION_SECONDS:
         return replace(known, more=min(known.more, stated))
     confirmed = min(known.more, stated)

@@ -219,8 +219,8 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True):
         return self.window(limit).room(limit, now, guards) - self.held.get(limit.name, 0.0)
 
     def wait(self, limit: Limit, units: float, now: Instant, guards: Guards) -> float:
-        """Returns the seconds until `units` more units fit into the limit, if no other call takes any
-        meanwhile. The result is infinite if a call in flight must end first."""
+        """Returns the seconds until `units` more units fit into the limit, if no further call is made. The
+        result is infinite if a call in flight must end first."""
         return self.window(limit).wait(limit, units + self.held.get(limit.name, 0.0), now, guards)
 
 

@@ -43,8 +43,8 @@ class NotedWait(NamedTuple):
 
 
 def wait_note(targets: Sequence[WaitTarget]) -> str:
-    """Returns the note of a running job that waits for the results of `targets`. `parse_wait_note` reads such
-    a note."""
+    """Returns the note of a running job that waits for the results of `targets`. `parse_wait_note` reads the
+    note."""
     named = ", ".join(map(str, targets[:MAX_IDS_IN_NOTE]))
     more = len(targets) - MAX_IDS_IN_NOTE
     return f"{_NOTE_PREFIX}{named}" + (f" and {more} more" if more > 0 else "")

@@ -101,7 +101,7 @@ def promote_job(job: Job) -> Job:
 
 
 def set_aside(job: Job) -> Job:
-    """Returns the ready job in a separate lane, so that it does not block the other jobs of its lane."""
+    """Returns the ready job in a separate lane, so that it does not block its old lane."""
     return replace(job, lane=needs.aside_lane(job.lane, job.seq))
 
 

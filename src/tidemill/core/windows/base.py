@@ -52,7 +52,7 @@ class Window(Protocol):
         ...
 
     def wait(self, limit: Limit, units: float, now: Instant, guards: Guards) -> float:
-        """Returns the seconds until `units` could be taken, if no other call takes any."""
+        """Returns the seconds until `units` could be taken, if no further call is made."""
         ...
 
     def taken(self, limit: Limit, units: float, now: Instant, guards: Guards) -> tuple[Self, float]:
