@@ -41,9 +41,7 @@ def keep_step(
     records: Records, job_id: str, by: StepAttempt, step: StepKey, result: bytes, *, paid: bool
 ) -> tuple[WriteAnswer, bytes]:
     """Stores a step's result, unless the step has one (K5). Returns an answer and the stored result. The
-    answer is AGAIN if the step had a result.
-
-    `paid`: the result is stored even if the claim is no longer current."""
+    result of a `paid` call is stored even if the claim is no longer current."""
     job = records.jobs.get(job_id)
     if job is None:
         return WriteAnswer.GONE, result

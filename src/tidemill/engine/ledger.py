@@ -161,10 +161,8 @@ class PoolLedger:
 
     def exchange_deferred(self, claim: ClaimKey, need: Need) -> bool | float:
         """Makes deferred units of a claim count from now (P18). Deferred units were reserved at the claim for
-        a later call.
-
-        Returns True if done, False if the claim has no deferred units of that account, or the seconds to
-        wait."""
+        a later call. Returns True if done, the seconds to wait if the pool denies, and False if the claim has
+        no deferred units of that account."""
         held = self.reserved.get(claim, [])
         for at, reserved in enumerate(held):
             if reserved.deferred and reserved.account_key == (need.pool, need.key):

@@ -94,11 +94,9 @@ def _override_key(records: Records, account_key: AccountKey, edit: OverrideEdit[
 def reserve_units(  # noqa: PLR0917 - a claim is named by three values
     records: Records, job_id: str, fence: int, claim: int, need: Need, departure: Departure | None = None
 ) -> float | None:
-    """Reserves more units for a running job (P3). Returns None if done, else the seconds to wait, which may
-    be infinite.
-
-    With `departure` it only records a request that was sent late, or in addition to the reserved call
-    (P21)."""
+    """Reserves more units for a running job (P3). Returns None if done, else the seconds to wait (may be
+    infinite). With `departure` it only records a request that was sent late, or in addition to the reserved
+    call (P21)."""
     pool_ledger = records.pool_ledger
     problem = None if departure else problem_with_need(pool_ledger, need)
     if problem:

@@ -59,7 +59,6 @@ async def run_verb(
 
     - `begin`: opens the row source of one try.
     - `read_set`: the rows to load first.
-    - `entropy`: gives random values.
     - `pause`: is awaited before another try, with the number of tries so far."""
     allocated, tries = AllocatedNumbers(), 0
     while True:

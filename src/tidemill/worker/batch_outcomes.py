@@ -210,10 +210,8 @@ class BatchSplitter:
     def outcomes(
         self, lead: ClaimedJob, jobs: Sequence[ClaimedJob], verdict: BatchOutcome, rule: OnError
     ) -> list[Outcome]:
-        """Returns one outcome per job of a batch that failed as a whole (I8).
-
-        If the batch is split, each job gets a `SmallerBatch`, which names the part in which the job runs
-        again. Otherwise the outcomes of `verdict` apply.
+        """Returns one outcome per job of a batch that failed as a whole (I8). If the batch is split, each job
+        gets a `SmallerBatch`, which names its new batch. Otherwise the outcomes of `verdict` apply.
 
         - `lead`: the first job of the batch.
         - `rule`: the task's `on_error`."""
