@@ -6,11 +6,12 @@
             kit.assert_enqueued(send, order=7)          kit.assert_enqueued(send, order=7)
             kit.run_for(3600)                           await kit.run_for(3600)
 
-The sync kit has a virtual event loop, so a handler that sleeps for an hour takes no real time. The async kit
-runs handlers on the loop of the test. If that is a virtual loop (`@pytest.mark.tidemill`, `run_virtual`),
-sleeps take no real time either. On a normal loop, handlers can use sockets, and sleeps take real time.
+The sync kit has a virtual event loop, so a sleep in a handler takes no real time. The async kit runs handlers
+on the loop of the test. That loop may be virtual too (`@pytest.mark.tidemill`, `run_virtual`). On a normal
+loop handlers can use sockets, and sleeps take real time.
 
-Neither kit waits for a retry, a delay or a pool. `run_for` moves the store's clock to the next due time."""
+Neither kit waits for a retry, a delay or a pool. `run_for` moves the store's clock to the next due time.
+"""
 
 from __future__ import annotations
 

@@ -163,8 +163,8 @@ class Articles:
         await self.posts.database.close()
 
     async def _send(self, post: Post, before: str | None = None) -> None:
-        """Enqueues the embedding of the article. If the queue is full, the article is enqueued later.
-        `before` is the id of an earlier job of the article: if it still waits, it will embed the new text."""
+        """Enqueues the embedding of the article; if the queue is full, this happens later. `before` is the id
+        of an earlier job. If that job still waits, it will embed the new text."""
         try:
             await self.requests.send([post], CHANGED_PRIORITY)
         except QueueFull:

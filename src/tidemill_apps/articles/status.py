@@ -33,8 +33,9 @@ class EmbeddingAvailability:
         return await find_call_block(self._articles.app, self._articles.pool.name)
 
     async def qdrant_problem(self) -> str | None:
-        """Returns a text that says what is wrong with Qdrant; None if no problem is known. The text comes
-        from a call of the last 60 s, or else from jobs and articles that wait because of Qdrant."""
+        """Returns a text that says what is wrong with Qdrant; None if no problem is known. It uses the last
+        call of this process, if that is less than 60 s old. Otherwise it uses jobs and articles that wait
+        because of Qdrant."""
         check = self._articles.vectors.last_check()
         if check is not None:
             return check.problem

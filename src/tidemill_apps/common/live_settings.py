@@ -90,8 +90,7 @@ class LiveSettingsSnapshot(Struct, Generic[LiveT], frozen=True):
 
 class LiveSettingsTable(Generic[LiveT]):
     """Stores the fields of a struct as table rows, one row per field. If a row is invalid, the field keeps
-    its last valid value, or its default. Error messages show the field's `Meta(description=…)` after "must
-    be"."""
+    its last valid value, or its default. A field's `Meta(description=…)` is part of its error message."""
 
     def __init__(self, rows: KeyValueTable, defaults: LiveT) -> None:
         self._rows, self._defaults, self._last = rows, defaults, defaults

@@ -25,8 +25,8 @@ class StartPreview(Struct, frozen=True, kw_only=True, rename="camel"):
 
     - `new`: songs that the sync would make pending.
     - `ahead`: the number of ready jobs that use the same lane or pools and are at least as urgent.
-    - `starts_at`, `ends_at`: start of the first job and end of the last job; None if there are none, or
-      never.
+    - `starts_at`: the start of the first job; None if no job can start.
+    - `ends_at`: the end of the last job; None if the jobs never end, or there are none.
     - `seconds`: seconds from now until `ends_at`, or None.
     - `cost`: the cost in `currency`; 0 if no price is set, and `priced` is then False.
     - `simulated`: the simulated providers, which cost nothing.

@@ -145,7 +145,7 @@ class _BucketRule:
 
 class _PeriodRule:
     """The rule of a period quota. Called with the send times so far, it returns the earliest time of the next
-    send; None if the period has room for another call. It assumes the latest possible end of the period."""
+    send; None if the period has room for it. The rule assumes the latest possible end of the period."""
 
     def __init__(self, back: int, window: Fraction, guard: Fraction) -> None:
         self._back, self._window, self._guard = back, window, guard
