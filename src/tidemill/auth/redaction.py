@@ -115,8 +115,7 @@ class Redactor:
         )
 
     def _job_redactor(self, job: Job, budget: PageBudget, more: int = 0) -> _JobRedactor:
-        """Returns a redactor for one job, and subtracts the size of the job from `budget`. `more` is the
-        number of characters in log lines and other texts shown with the job."""
+        """Returns a redactor for one job and reduces `budget`. `more`: the length of additional texts."""
         names = self._secrets.names(job.task)
         hidden = (self._secrets.hidden(job.task, data) for data in (job.payload, job.result))
         found = sort_longest_first(chain.from_iterable(hidden))

@@ -93,11 +93,8 @@ def with_override_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def parse_assignments(
     words: Sequence[str], known: Iterable[str], *, of: str, example: str
 ) -> Iterator[tuple[str, str]]:
-    """Yields (setting, value) for each word of the form SETTING=VALUE. Raises a usage error if a setting is
-    not in `known` or is given twice.
-
-    - `of`: a plural noun such as "queues", for error messages
-    - `example`: an assignment such as "concurrency=5", for error messages"""
+    """Yields (setting, value) for each word SETTING=VALUE. Raises a usage error for an unknown setting. Error
+    messages use `of`, such as "queues", and `example`, an assignment."""
     seen: set[str] = set()
     for word in words:
         name, equals, text = word.partition("=")

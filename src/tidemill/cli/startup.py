@@ -25,10 +25,8 @@ def print_status(word: str, **facts: Any) -> None:
 
 
 def print_worker_status(app: Tidemill, spec: str, links: Sequence[str] = ()) -> None:
-    """Makes this process print a JSON line when a worker starts, stops or dies.
-
-    - `spec`: the name of the application
-    - `links`: the first entry is a sign-in link to print when the worker starts"""
+    """Makes this process print a JSON line when a worker starts, stops or dies. The line of a start has the
+    first of `links`, which are sign-in links."""
 
     @app.on(WorkerStarted)
     def started(event: WorkerStarted) -> None:

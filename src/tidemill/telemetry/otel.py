@@ -46,10 +46,8 @@ SPAN_RETENTION_SECONDS = 7 * 86400.0
 
 
 def instrument(app: Any, tracer_provider: TracerProvider | None = None) -> None:
-    """Makes the application create spans for every job that it enqueues and runs. Call `instrument(app)`
-    before its workers start; repeated calls do nothing.
-
-    `tracer_provider=None`: uses the tracer provider that the program has set up."""
+    """Makes the application create spans for every job that it enqueues and runs. Call it before the workers
+    start. `tracer_provider=None`: uses the tracer provider that the program has set up."""
     try:
         from opentelemetry import trace
     except ImportError:

@@ -50,8 +50,8 @@ class RedactedInspector(Inspector):
         cursor: int | None = None,
         scan_limit: int | None = DEFAULT_SCAN_LIMIT,
     ) -> JobPage:
-        """Returns a page of matching jobs, newest first, with secrets hidden. Examines at most `scan_limit`
-        jobs. A search by text or field does not find secret values."""
+        """Returns a page of matching jobs, newest first. Secrets are hidden, and a search does not find
+        them."""
         self.redactor.refuse_secrets(check_filter(job_filter))
         if searches_values(job_filter):
             page = await self._find_visible(job_filter, limit, cursor, scan_limit)

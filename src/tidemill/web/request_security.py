@@ -98,8 +98,7 @@ def is_link_navigation(request: Request) -> bool:
 
 
 def _is_same_origin(request: Request, hosts: AllowedHosts, origin: str) -> bool:
-    """True if the page at `origin` belongs to this dashboard. A page that uses http may not send a request
-    that arrives as https."""
+    """True if the page at `origin` belongs to this dashboard. For an https request it must use https."""
     try:
         parts = urlsplit(origin)
     except ValueError:

@@ -77,8 +77,7 @@ def _sign_in_form(
 
     - `next_`: the path to open after the sign-in
     - `link`: the secret of a sign-in link
-    - `problem`: the translation key of an error message
-    - `app`: the application's name in the commands that the page shows"""
+    - `problem`: the translation key of an error message"""
     context = {"next": next_, "link_secret": link, "problem": problem, "app": app}
     return PageResponse("sign_in.html", context, status=status)
 
