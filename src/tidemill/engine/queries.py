@@ -72,8 +72,8 @@ class StateCount(RowQuery, frozen=True):
 
 
 class QueueByName(RowQuery, frozen=True):
-    """Asks for the settings of a queue. The answer is a QueueSettingsRow; None if the queue was never
-    used."""
+    """Asks for the settings of a queue. The answer is a QueueSettingsRow; None if the store does not know the
+    queue."""
 
     name: str
 

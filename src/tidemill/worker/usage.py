@@ -234,11 +234,11 @@ class AttemptUsage:
     def _sum_usage(
         self, reported: dict[PoolKey, list[Units]], *, only_reported: bool = False
     ) -> list[PoolUsage]:
-        """Returns the total usage by pool and key. If a pool has more reservations than reports, the largest
-        reservations count as used.
+        """Returns the total usage of each pool and key with a report. If there are more reservations than
+        reports, the largest reservations count as used.
 
         - `reported`: the usage of refused calls. The handler's reports are added to it.
-        - `only_reported`: True if calls without a report were not made. Their units do not count."""
+        - `only_reported`: True if calls without a report were not made. Their units then count as 0."""
         for usage in (*self._usages, *self._usage_by_number.values()):
             reported.setdefault((usage.pool, usage.key), []).append(usage.units)
         reserved: dict[PoolKey, list[Units]] = {}
