@@ -85,7 +85,7 @@ async def evaluate_alerts(store: Store, notifications: NotificationConfig) -> Ev
 
 
 async def record_worker_stop(store: Store, worker: str) -> None:
-    """Records that the worker stopped normally, so that no alert reports it as gone."""
+    """Records that the worker stopped normally, so that no alert reports it as lost."""
     while True:
         document, alert_state = await load_alert_state(store)
         if document is None or not alert_state.workers:  # no WORKER_GONE rule: workers are not tracked

@@ -209,7 +209,8 @@ def _describe_error(error: Exception) -> str:
 
 
 def add_flow_deliveries(webhooks: Sequence[StoredWebhook], before: Document, advance: Advance) -> Advance:
-    """Returns `advance`. If it ends the flow `before`, the jobs that deliver its webhooks are added."""
+    """Returns `advance`, with the webhook deliveries added if it ends the flow. `before` is the flow's
+    document."""
     after = advance.next
     if not webhooks or after is None or after.state not in FINAL_FLOW_STATES or after.state == before.state:
         return advance

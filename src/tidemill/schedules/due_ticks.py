@@ -182,7 +182,7 @@ def drop_expired(schedule: Schedule, now: float) -> Schedule:
 
 
 def _find_override_ticks(schedule: Schedule, now: float) -> list[float]:
-    """Returns the unhandled ticks that an expired override named; [] if it kept the declared times."""
+    """Returns the unhandled ticks of an expired override; [] if the override kept the declared times."""
     override = schedule.override
     if override is None or override.until is None or override.holds(now):
         return []

@@ -165,7 +165,7 @@ def settings_in_force(schedule: Schedule, now: float) -> ScheduleSettings:
 
 def make_rule(schedule: Schedule, settings: ScheduleSettings) -> TickRule:
     """Returns the rule for the ticks of the schedule under `settings`, which are declared or overridden. An
-    override with other times goes before `first_tick`."""
+    override with other times ignores `first_tick`."""
     start = settings.start
     if schedule.first_tick is not None and has_declared_times(schedule, settings):
         start = schedule.first_tick

@@ -75,7 +75,7 @@ class Podcasts:
         return True
 
     async def load_article(self, article_id: int) -> tuple[str, str] | None:
-        """Returns title and content of an article of the feeds application, None if it does not exist."""
+        """Returns title and content of an article; None if it does not exist."""
         if self._articles is None:
             raise ConfigurationError(
                 f"article: {ARTICLES_VARIABLE} is not set; set it to the database of the feeds application, "
