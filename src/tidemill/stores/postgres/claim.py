@@ -60,7 +60,7 @@ def claim_arguments(request: ClaimRequest, claim_id: int) -> tuple[Any, ...]:
 
 def decode_claims(runner: PostgresEngineRunner, rows: Sequence[Record], claim_id: int) -> ClaimResult | None:
     """Returns the claimed jobs from the rows that the fast path returned. Returns None if the caller must
-    claim in the engine. The last row is no job: it has the server's clocks and when to claim again."""
+    claim in the engine. The last row is no job; it has clocks and times."""
     last = rows[-1]
     runner.connection.clock.update(last["wall"], last["boot"], last["epoch"])
     if not last["plain"]:

@@ -48,7 +48,7 @@ class PostgresClock:
 
     def update(self, wall: float, boot: float, epoch: int | None) -> ClockReading:
         """Stores a reading of the server's clocks and returns it. `epoch`: how often the boot clock was
-        corrected so far. A reading with a smaller `epoch` than the stored one came late and is not stored."""
+        corrected so far. A reading with an old `epoch` is not stored."""
         if epoch is not None and (self._last_reading is None or epoch >= self._last_reading[2]):
             self._last_reading = boot, self._process_clock.boot(), epoch
         return ClockReading(wall, boot)

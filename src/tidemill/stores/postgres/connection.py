@@ -238,10 +238,9 @@ class PostgresConnection:
             self.pool.give_back(connection)
 
     def _return_after_error(self, connection: ServerConnection, error: BaseException) -> None:
-        """Gives the connection back to the connection pool if it is still usable, else closes it. A
-        connection to a server that refuses all writes is closed too: after a failover the host name may lead
-        to another server."""
+        """Gives the connection back to the connection pool if it is still usable, else closes it."""
         refused = isinstance(error, asyncpg.PostgresError)
+        # If the server refuses all writes, reconnect: after a failover the host name may lead to another one.
         if refused and not isinstance(error, asyncpg.ReadOnlySQLTransactionError):
             self.pool.give_back(connection)
         else:

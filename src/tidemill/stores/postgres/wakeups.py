@@ -175,8 +175,7 @@ class PostgresWakeups:
 
     def announce(self, topics: Iterable[str], ended: Collection[str] = ()) -> None:
         """Wakes the listeners of `topics`, and the listeners that wait for one of the jobs `ended`. Call this
-        after the commit. The topic of a queue wakes only one listener. Behind a connection pooler, listeners
-        of other processes wait until their timeout."""
+        after the commit. The topic of a queue wakes only one listener."""
         remote_topics = {topic for topic in topics if not self._wake_here(topic)}
         for topic in self._awaited_jobs() if ended else ():
             if topic.removeprefix(_JOB_PREFIX) in ended:

@@ -60,8 +60,8 @@ def limit_request(request: ClaimRequest, most: int) -> ClaimRequest:
 class ClaimIdDraw:
     """Draws the random claim id of one claim.
 
-    In a test with fixed random numbers, an id may be drawn only if there is a job to claim, as in the engine.
-    So the script is first sent without an id, and again with an id if it finds a job."""
+    In a test with fixed random numbers, an id is drawn only if there is a job to claim, as in the engine. So
+    the script is sent first without an id, and then with an id if it finds a job."""
 
     def __init__(self, entropy: Entropy) -> None:
         self._entropy, self._requests, self.claim_id = entropy, False, 0

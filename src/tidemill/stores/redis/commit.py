@@ -168,8 +168,8 @@ def _write_reservations(
 def _write_checkpoints(
     writes: CommandBatch, job: str, before: tuple[Checkpoint, ...], after: tuple[Checkpoint, ...]
 ) -> None:
-    """Writes the checkpoints that changed and deletes those that are gone. Unchanged checkpoints are not
-    sent, because results can be large."""
+    """Writes the changed checkpoints and deletes the missing ones. Unchanged checkpoints are not sent,
+    because results can be large."""
     known = {checkpoint.step: checkpoint for checkpoint in before}
     numbers = {step: number for number, step in enumerate(known)}
     for checkpoint in after:

@@ -1,7 +1,5 @@
-"""Names of the Redis keys of a shard, without the common root (docs/reference/redis-keys.md).
-
-Names from users may contain any character. So a key that joins two names has the length of the first name
-before it."""
+"""Names of the Redis keys of a shard, without the common root (docs/reference/redis-keys.md). If a key joins
+two names, the length of the first name comes before it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Fast path for inserting a single ready job: appends one row to the table `inbox`.
 
 A row of the inbox is an accepted job that is not yet in the table `jobs`. Every transaction that deals with
-jobs first moves these rows into `jobs`. `insert.py` handles jobs with a unique key, pool, batch, flow or
-delay, jobs of a queue with a length limit, and jobs with a remembered id."""
+jobs first moves these rows into `jobs`. Special jobs, such as jobs with a unique key or a pool, do not use
+the inbox; `insert.py` inserts them."""
 
 from __future__ import annotations
 

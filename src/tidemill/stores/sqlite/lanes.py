@@ -1,7 +1,7 @@
 """Selects the lanes of a queue from which a claim may take jobs.
 
-A blocked group has one row; a claim that sees this row skips all lanes of the group. The index of open lanes
-has no blocked lanes. So blocked jobs do not slow a claim down."""
+A blocked group has one row; a claim that sees this row skips all lanes of the group. So blocked jobs do not
+slow a claim down."""
 
 from __future__ import annotations
 
@@ -109,8 +109,10 @@ class KeyCapacity:
 
 class LaneCursor:
     """Iterates over the open lanes of each group, in the order in which a claim serves them. Blocks lanes
-    whose key is at its concurrency limit. `limit`: how many lanes of each group `first` returns at most.
-    `pooled=False`: read only the group without pools."""
+    whose key is at its concurrency limit.
+
+    - `limit`: the largest number of lanes that `first` returns per group
+    - `pooled`: False reads only the group without pools"""
 
     def __init__(
         self, transaction: SqliteTransaction, queue: str, capacity: KeyCapacity, limit: int, *, pooled: bool

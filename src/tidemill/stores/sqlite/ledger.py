@@ -113,7 +113,7 @@ class SqliteLedger:
         return settings, accounts.refresh_account(settings, stored, self._boot_id, self.now)
 
     def change_key(self, account_key: AccountKey, account: Account) -> None:
-        """Saves the account of a key whose limits have changed, and unblocks the lanes that wait for the
+        """Saves the account of a key after its limits have changed. Unblocks the lanes that wait for the
         key."""
         self._accounts[account_key] = account
         self._changed.add(account_key)
@@ -198,7 +198,7 @@ class SqliteLedger:
         return True
 
     def depart(self, claim: ClaimKey, worker: str, need: Need, departure: Departure) -> None:
-        """Counts the units of a request that is sent now and that its reservation does not cover (P21).
+        """Counts the units of a request that is sent now without a valid reservation (P21).
 
         - `EXTRA`: the request has no reservation and gets one, even if the units are not free
         - `LATE`: the request leaves too late for its reservation, so its units count from now"""
