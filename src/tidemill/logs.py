@@ -1,7 +1,6 @@
 """Logging to stderr, for programs that have not configured structlog.
 
-If a program has configured structlog or `logging` itself, Tidemill does not change that. Such a program can
-add job, task, attempt and trace to its log lines with `tidemill.telemetry.current_attempt`."""
+If a program has configured structlog or `logging` itself, Tidemill does not change that."""
 
 from __future__ import annotations
 

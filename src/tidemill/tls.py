@@ -33,8 +33,9 @@ SYSTEM_TRUST = TlsFiles()
 
 
 def client_context(files: TlsFiles = SYSTEM_TRUST, *, source: str = "tls") -> ssl.SSLContext:
-    """Returns the TLS context for these files. Raises `ConfigurationError` if a file is unreadable and no
-    earlier context for these files exists. `source` is the name of the setting in the error message."""
+    """Returns the TLS context for these files. Raises `ConfigurationError` if a file is unreadable; after a
+    first success it returns the earlier context instead. `source`: the setting's name for the error
+    message."""
     paths = (files.ca or ssl.get_default_verify_paths().cafile or "", files.cert, files.key)
     versions = tuple(_file_version(path) for path in paths)
     known = _CONTEXTS.get(files)

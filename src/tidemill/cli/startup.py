@@ -75,9 +75,8 @@ async def preflight(
     app: Tidemill, options: WorkerOptions, beside: SideContext | None = None
 ) -> AsyncIterator[None]:
     """Async context manager in which a worker runs. `beside` is another context manager, such as the
-    dashboard, that is open at the same time.
-
-    Raises a usage error if a worker that stops when idle has mistyped queue names."""
+    dashboard, that is open at the same time. Raises a usage error if a worker that stops when idle has
+    mistyped queue names."""
     if options.until_idle:  # with a mistyped name it would find no jobs and stop, without an error
         await _refuse_mistyped_queues(app, options.queues)
     async with beside or nullcontext():

@@ -61,9 +61,7 @@ class Instrument:
 
     def amounts(self, labels: LabelValues, fresh: SampleValues) -> list[float]:
         """Returns the list of values of one series, for the caller to change; the caller holds the lock.
-        `fresh` is the start value of a new series.
-
-        After 1000 series, further label values share one series, labelled `(others)`."""
+        `fresh` is the start value of a new series. After 1000 series, new label values share one series."""
         found = self.series.get(labels)
         if found is None:
             if len(self.series) >= MAX_SERIES_PER_METRIC:

@@ -1,7 +1,6 @@
 """Limits how many connections the dashboard's server has, and how long each may take to send a request.
 
-Every connection is an open file, and the worker in the same process needs files too. At the limit, a new
-connection replaces the connection that has waited longest for a complete request."""
+At the limit, a new connection replaces the connection that has waited longest for a complete request."""
 
 from __future__ import annotations
 
@@ -82,8 +81,7 @@ class ConnectionLimiter:
 
     def close_late(self, now: float) -> None:
         """Aborts connections that did not send a complete request in time: headers within 10 seconds, the
-        body within 60. An upload may take longer, but must not pause for 60 seconds. `now` is the time of the
-        event loop."""
+        body within 60. An upload may take longer if its client keeps sending."""
         late = [
             connection
             for connection, since in self._waiting.items()

@@ -32,8 +32,8 @@ KEEPALIVE = StreamEvent("", "")
 
 
 class LiveView:
-    """One page that viewers watch. `render` returns a dict from the name of each part of the page, such as a
-    table, to its text. A viewer receives only the parts that changed since its last event."""
+    """One page that viewers watch. `render` returns the text of each part of the page, such as a table, by
+    name. A viewer receives only the parts that changed since its last event."""
 
     def __init__(self, render: RenderParts, clock: Clock) -> None:
         self._render, self._clock = render, clock
@@ -58,8 +58,7 @@ class LiveView:
 
     async def watch(self, last: str | None) -> AsyncIterator[StreamEvent]:
         """Yields an event for each changed part, and a keep-alive event after 15 seconds without changes.
-        Ends after 10 minutes. `last` is the id of the last event that a reconnecting viewer received, None
-        for a new viewer."""
+        Ends after 10 minutes. `last`: the id of the viewer's last event, None for a new viewer."""
         began, seen = self._clock.boot(), 0
         while not self._ended and self._clock.boot() - began < MAX_WATCH_SECONDS:
             if not await self._newer_than(seen):

@@ -84,9 +84,8 @@ _IPV6_NETWORK_BITS = 64
 
 
 class SignInThrottle:
-    """Limits failed sign-ins per network and in total, so that they cannot flood the audit log.
-
-    Count only failures: check the token or link first, so that a valid one is always accepted."""
+    """Limits failed sign-ins per network and in total, so that they cannot flood the audit log. It counts
+    only failures, so a valid token or link is always accepted."""
 
     def __init__(self, clock: Clock) -> None:
         self._per_network, self._all = (

@@ -108,7 +108,7 @@ class RedactedInspector(Inspector):
 
     async def _scan_end(self, job_filter: Filter, cursor: int | None, scan_limit: int) -> int | None:
         """Returns the cursor at which a search stops after it has examined `scan_limit` jobs. Returns None if
-        the search reaches the oldest job first. The cursor does not depend on the text of the search."""
+        the search reaches the oldest job first."""
         # With the user's own text, the cursor would show whether a secret matched.
         nothing = replace(job_filter, text=self._unmatched_text, fields=())
         page = await (await self._store()).find(nothing, 1, cursor, scan_limit)

@@ -88,8 +88,8 @@ class Renderer:
         )
 
     def blocks(self, prefix: str, route_request: RouteRequest, page: PageResponse) -> dict[str, str]:
-        """Returns a dict from the name of each live block to its HTML. Live blocks are the template blocks
-        that change while the page is open. `prefix` is the path at which the dashboard is mounted."""
+        """Returns the HTML of each live block by name. Live blocks are the template blocks that change while
+        the page is open. `prefix` is the path at which the dashboard is mounted."""
         template = self._template(page)
         context = template.new_context(self._block_context(prefix, route_request) | dict(page.context))
         # Blocks use the imports at the top of their template, which run before the first text is rendered.

@@ -234,7 +234,7 @@ class WebSocketConnection:
 
     async def refuse(self, message: Message) -> None:
         """Refuses the handshake with an HTTP response, or closes the connection if the web server cannot
-        respond. `message` is one ASGI message of this response: its start, or a part of its body."""
+        respond. `message` is one ASGI message of this response."""
         kind: str = message["type"].removeprefix("http.response.")
         if self._can_send_response:
             await self._send({"body": b"", **message, "type": f"{_DENIAL_EXTENSION}.{kind}"})

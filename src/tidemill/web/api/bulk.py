@@ -124,10 +124,8 @@ async def apply_bulk_change(request: RouteRequest, body: BulkBody, change: Opera
 
 
 async def _count_exactly(request: RouteRequest, job_filter: Filter) -> tuple[Filter, int]:
-    """Returns the filter to use for the change, and the exact number of jobs that it matches.
-
-    If `job_filter` searches by text or payload field, the returned filter also has the ids of the jobs found.
-    Secret values never match."""
+    """Returns the filter to use for the change, and the exact number of jobs that it matches. After a search
+    by text or payload field, the returned filter also has the ids of the jobs found."""
     if not searches_values(job_filter):
         named = None if job_filter.ids is None else tuple(dict.fromkeys(job_filter.ids))
         return job_filter, (await request.inspect.count(replace(job_filter, ids=named), scan_limit=None)).jobs

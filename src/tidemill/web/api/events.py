@@ -57,9 +57,7 @@ async def _require_existing(request: RouteRequest, watched: dict[str, str]) -> N
 
 def _anonymous_request(request: RouteRequest, watched: dict[str, str]) -> RouteRequest:
     """Returns a copy of the request without its user and headers, because all viewers share one response.
-
-    `watched` maps "job", "flow" and "queue" to the names to follow; it becomes the path parameters of the
-    copy."""
+    `watched`: the path parameters of the copy, such as `{"job": ID}`."""
     return RouteRequest(app=request.app, inspect=request.inspect, live_views=request.live_views, path=watched)
 
 
