@@ -298,10 +298,8 @@ class Client:
     def _handles(
         self, requests: Sequence[JobRequest[R]], answers: Sequence[InsertResult], before: int
     ) -> list[JobHandle[R]]:
-        """Returns a handle per request. If a request was refused, raises an error that says how many jobs are
-        stored.
-
-        `before`: how many jobs earlier calls have stored."""
+        """Returns a handle per request. Raises if a request was refused. `before`: how many jobs are stored
+        already."""
         self._emit_enqueued(requests, answers)
         for request, answer in zip(requests, answers, strict=True):
             if refusal := _refusal_error(request.queue, answer):

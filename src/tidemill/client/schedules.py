@@ -139,10 +139,9 @@ class Schedules:
         until: float | datetime | UnsetType | None = UNSET,
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleView:
-        """Overrides settings of a schedule. A deploy does not remove the override.
-
-        The new settings are added to the current override. `by` is the author. `until` is the end of the
-        whole override: UNSET keeps the present end, None means no end."""
+        """Overrides settings of a schedule. A deploy does not remove the override. Settings are added to the
+        current override. `until` is the end of the whole override: UNSET keeps the present end, None means no
+        end."""
         put_over = _name_in_errors(name, lambda: read_schedule_changes(options))
         edit = join_override(put_over, by=by, reason=reason, until=await self._read_end(until))
         return await self._changed(name, partial(changes.override_schedule, edit=edit))
@@ -169,8 +168,7 @@ class Schedules:
                 return JobHandle(self._client, job, existing=False)
 
     async def _run(self, name: str, last: str | None) -> str | None:
-        """Creates a job and returns its id. Returns None, without a job, if the schedule's last job is no
-        longer `last`."""
+        """Creates a job and returns its id; None, without a job, if the last job is no longer `last`."""
         job: str | None = None
 
         def run(_: str, before: Schedule | None, now: float) -> ScheduleWrite | None:

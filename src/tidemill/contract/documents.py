@@ -88,10 +88,10 @@ class DocumentStore(Protocol):
         Documents with changed jobs come first, then documents that are due. In both parts the longest wait
         comes first.
 
-        F10 Every method that ends or deletes a job of a flow, or moves it out of a final state, puts the flow
-            on the worklist in the same transaction. The flow stays there until an advance has handled the
-            change. Changes are listed oldest first, at most MAX_CHANGES_PER_DOCUMENT per document. After a
-            change without a job, the caller has to look up all jobs of the document.
+        F10 A flow is on the worklist from the transaction in which one of its jobs ends, is deleted, or
+            leaves a final state. It stays there until an advance has handled the change. Changes are listed
+            oldest first, at most MAX_CHANGES_PER_DOCUMENT per document. A change without a job means: look up
+            all jobs of the document.
         F11 A document whose `due` has passed is on the worklist until an advance gives it another `due`.
         F12 `next_due` is the number of seconds until the next document of that kind is due, with or without
             `ids`.

@@ -87,13 +87,10 @@ def _queue_counters(ended: Mapping[str, QueueTotal]) -> Iterator[MetricSamples]:
 def drain_seconds(
     found: Mapping[str, Forecast], waiting: Mapping[str, int], now: float
 ) -> Iterator[tuple[str, float]]:
-    """Yields the seconds until no job waits any more, for each name in `waiting`. Names without a forecast
-    are left out.
+    """Yields each name in `waiting` with the seconds until its waiting jobs are done. `found` has the
+    forecasts.
 
-    - `found`: the forecasts by queue or pool name.
-    - `waiting`: the numbers of waiting jobs by queue or pool name.
-
-    The seconds are 0 if no job waits now, and infinite if the jobs will never be done."""
+    0 if no job waits now; infinite if the jobs will never be done. Names without a forecast are left out."""
     for name, jobs in waiting.items():
         forecast = found.get(name)
         if not jobs:

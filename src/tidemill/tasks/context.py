@@ -273,8 +273,8 @@ class Context:
         `paid=True` is for a call that costs money. The store records the call before it is made. The result
         is stored even if another worker has taken over the job.
 
-        If a worker dies during a paid call, nobody knows whether the call was paid. `on_unknown="retry"` then
-        calls the function again. `on_unknown="park"` fails the job, so that a person can check.
+        If a worker dies during a paid call, the call may have been paid. `on_unknown="retry"` then calls the
+        function again. `on_unknown="park"` fails the job, so that a person can check.
 
         With `paid`, pass keyword arguments of the function in a `functools.partial`, for type checkers."""
         self._refuse_inside("ctx.step")

@@ -63,8 +63,7 @@ def problem_with_units(units: Iterable[str], uses: Sequence[PoolUse]) -> str | N
 
 
 def units_for(pool: Pool, cost: Any, uses: tuple[PoolUse, ...] = ()) -> Units:
-    """Returns the units of `cost` for `pool`. A cost maps units to amounts, or pools to mappings from units
-    to amounts."""
+    """Returns the units of `cost` for `pool`. A cost maps units to amounts, or pools to such mappings."""
     if cost is None:
         return {}
     if not isinstance(cost, Mapping):

@@ -48,8 +48,8 @@ class TaskSecrets:
         return names
 
     def all_names(self) -> list[SecretNames]:
-        """Returns first the field names that are secret in every job, then one element per task with the
-        names that are secret in its jobs."""
+        """Returns the field names that are secret in every job, then for each task the names that are secret
+        in its jobs."""
         return [self.usual, *map(self.names, self._tasks)]
 
     def hides_result(self, task: str) -> bool:

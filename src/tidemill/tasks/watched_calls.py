@@ -61,11 +61,8 @@ class MeteredCalls:
         return call
 
     def departure(self, call: MeteredCall, *, first: bool) -> Departure | None:
-        """Returns how the pool has to count this request before it is sent.
-
-        - EXTRA: no reservation covers the request.
-        - LATE: the request is sent later than its reservation allows.
-        - None: the reservation covers the request.
+        """Returns how the pool has to count this request. EXTRA: no reservation covers it. LATE: it is sent
+        later than its reservation allows. None: its reservation covers it.
 
         `first`: True for the first request of the call, False for a retry by the client."""
         need, now = call.need, self.sink.now()
