@@ -62,38 +62,35 @@ class DocumentStore(Protocol):
     """The methods that store, advance and find documents."""
 
     async def advance(self, advances: Sequence[Advance]) -> list[AdvanceResult]:
-        """Applies advances. Returns one result per advance, in order.
-
-        A refused advance does not stop the next ones.
+        """Applies advances. Returns one result per advance, in order. A refused advance does not stop the
+        next ones.
 
         F1  An advance is atomic: the document's new version, the jobs that it creates and the job changes
             that it handled are written together.
         F2  An advance is applied if the document has the expected revision; otherwise nothing changes.
             Revision 0 expects that the id is not known (F4).
-        F3  Jobs are inserted as usual, but queue length limits do not apply. A job whose id is known stays
+        F3  Jobs are inserted as usual, but without queue length limits. A job whose id is known stays
             unchanged. An invalid job is stored as failed (`core.transitions.rejected_job`). The result has
-            one id per job: the id of the job itself, or of the holder of its unique key.
+            one id per job: its own, or that of the holder of its unique key.
         F4  A finished document is kept for `keep` seconds. The id of a deleted flow is remembered for
             KNOWN_ID_SECONDS. The id of a schedule or a record can be used again at once.
-        F5  An invalid advance (`core.documents.problem_with_advance`) raises ConfigurationError, and the
-            whole call changes nothing."""
+        F5  An invalid advance (`core.documents.problem_with_advance`) raises ConfigurationError. The whole
+            call then changes nothing."""
         ...
 
     async def worklist(
         self, kind: DocumentKind, limit: int = 100, ids: Sequence[str] | None = None
     ) -> Worklist:
-        """Returns up to `limit` documents that have to be advanced. `ids`: if given, only documents with
-        these ids.
+        """Returns up to `limit` documents that have to be advanced, only those in `ids` if given.
 
-        Documents with changed jobs come first, then documents that are due. In both parts the longest wait
-        comes first.
+        Documents with changed jobs come first, then due documents; in both parts the longest wait first.
 
         F10 A flow is on the worklist from the transaction in which one of its jobs ends, is deleted, or
             leaves a final state. It stays there until an advance has handled the change. Changes are listed
             oldest first, at most MAX_CHANGES_PER_DOCUMENT per document. A change without a job means: look up
             all jobs of the document.
         F11 A document whose `due` has passed is on the worklist until an advance gives it another `due`.
-        F12 `next_due` is the number of seconds until the next document of that kind is due, with or without
+        F12 `next_due` is the number of seconds until the next document of that kind is due, also outside
             `ids`.
         F13 A record is never on a worklist."""
         ...

@@ -175,8 +175,8 @@ class JobStore(Protocol):
             `key_concurrency`.
         J36 An expired job is cancelled ("expired") instead of claimed, at most
             `core.lane_selection.MAX_EXPIRED_PER_CLAIM` per claim.
-        J37 If the request has `ids`, each of these jobs is claimed or reported. Blocked: not ready, paused, or
-            at a limit. Missing: finished or deleted.
+        J37 If the request has `ids`, each of these jobs is claimed or reported. Blocked: not ready, paused,
+            or at a limit. Missing: finished or deleted.
         J38 `next_due` is the number of seconds until the next scheduled job is due, or until a pause or an
             override ends. `more` is True if claimable jobs were left.
         J39 Each queue first gets its share of `limit`, in the order of the request. The part of `limit` that

@@ -231,10 +231,9 @@ class Inspector:
         until: float | datetime | UnsetType | None = UNSET,
         **changes: Unpack[QueueOptions],
     ) -> QueueView:
-        """Overrides declared settings of a queue, and returns the queue. The override survives deploys.
-
-        The changes are added to an existing override; `by` and `reason` then apply to all of it. `until` is
-        the end of the whole override: UNSET keeps the present end, None means no end."""
+        """Overrides declared settings of a queue, and returns the queue. The override survives deploys. New
+        changes are added to an existing override; `by` and `reason` then apply to all of it. `until` is the
+        end of the whole override: UNSET keeps the present end, None means no end."""
         store = await self._store_with(queue)
         await overrides.override_queue(store, queue, changes, by=by, reason=reason, until=until)
         return await self.queue(queue)

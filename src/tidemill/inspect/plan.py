@@ -161,10 +161,8 @@ async def compute_plan(
     declared: Mapping[str, PoolSettings],
     queues: Mapping[str, QueueSettings],
 ) -> Plan:
-    """Returns when the jobs in `planned` would be done.
-
-    - `takes`: seconds per call; None uses the mean of the task's recent jobs.
-    - `declared`, `queues`: the pools and queues of the calling application."""
+    """Returns when the jobs in `planned` would be done. `takes`: seconds per call; None uses the mean of
+    recent jobs."""
     snapshot = await load_snapshot(store, declared)
     find_pool = snapshot.known()
     if takes is None:
