@@ -1,7 +1,6 @@
 """The only module that reads clocks and draws random numbers.
 
-All other code receives a `Clock` and an `Entropy`. Tests, including those of users, can therefore run days of
-queue time in milliseconds and replay a failure from its seed."""
+All other code receives a `Clock` and an `Entropy`, which tests can replace."""
 
 from __future__ import annotations
 
@@ -14,10 +13,11 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The two clocks of a process. `wall` returns Unix time, for schedules and calendars; this clock may
-    be set. `boot` returns seconds since the machine started; this clock only moves forward, also while
-    the machine sleeps. `boot_id` changes with every restart, and boot times of different ids cannot be
-    compared."""
+    """The two clocks of a process, and the id of the machine's start.
+
+    - `wall`: returns Unix time; this clock may be set
+    - `boot`: returns seconds since the machine started; this clock never goes back or stops
+    - `boot_id`: changes with every restart; boot times with different ids cannot be compared"""
 
     @property
     def boot_id(self) -> str: ...
@@ -49,8 +49,7 @@ class SystemClock:
 
 
 class SystemEntropy:
-    """The random source of this machine. Ids begin with the millisecond of their creation, so that new ids
-    come last in an index."""
+    """The random source of this machine. Ids begin with the millisecond of their creation."""
 
     def new_id(self) -> str:
         return f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"

@@ -161,8 +161,8 @@ class WaitRefused(JobError):
     """A handler must not wait here for the result of another job or flow, because the wait could keep that
     job from starting. Use a flow instead.
 
-    `lasting=False`: only the worker's current load prevents the wait, and the retry policy decides.
-    `lasting=True`: the job fails for good, because a new attempt would have the same problem."""
+    - `lasting=False`: only the worker's current load prevents the wait, and the retry policy decides
+    - `lasting=True`: the job fails for good"""
 
     def __init__(self, message: str, *, lasting: bool = True) -> None:
         super().__init__(message)
@@ -230,12 +230,10 @@ class DependencyUnavailable(SnoozeFor):
     The job runs again after `retry_in` seconds. The attempt does not count.
 
     - `dependency`: the service's name. Use few names, because metrics have a series for each.
-    - `problem`: why it cannot be used, such as "connection refused".
+    - `problem`: why it cannot be used, such as "connection refused". The job's explanation shows it.
 
-    The job's note, and so its explanation, becomes "waiting for Qdrant: connection refused". Reserved units
-    of calls that the handler did not report are returned, because such calls count as not sent. If you have
-    sent a call without a hook, report it with `ctx.used` before you raise. On an HTTP route the answer is
-    503 with `Retry-After`."""
+    The units of calls that were not sent are returned. If you have sent a call without a hook, report it with
+    `ctx.used` before you raise. On an HTTP route the answer is 503 with `Retry-After`."""
 
     def __init__(self, dependency: str, problem: str, *, retry_in: float | timedelta = 30.0) -> None:
         super().__init__(retry_in, f"waiting for {dependency}: {problem}")

@@ -1,8 +1,6 @@
 """Logging to stderr, for programs that have not configured structlog.
 
-By default structlog writes to stdout, which belongs to the program and its handlers. If a program has
-configured structlog or `logging` itself, Tidemill does not change that. Such a program can add job, task,
-attempt and trace to its log lines with `tidemill.telemetry.current_attempt`."""
+If a program has configured structlog or `logging` itself, Tidemill does not change that."""
 
 from __future__ import annotations
 
@@ -40,8 +38,7 @@ class LogSettings(NamedTuple):
 
 
 class _LogState:
-    """The log settings of this process, and the processors and the handler that Tidemill installed. With
-    them, Tidemill can tell its own setup from the program's."""
+    """The log settings of this process, and the processors and the handler that Tidemill installed."""
 
     settings: LogSettings | None = None
     steps: list[Any] | None = None
@@ -56,11 +53,10 @@ _write_line = EventLogger(SystemClock().boot)
 
 def configure(*, format: LogFormat = "auto", level: str = "info") -> None:  # noqa: A002 - the word for it
     """Sends log lines of Tidemill, structlog and `logging` to stderr, if they have at least the given
-    `level`.
+    `level`. `level="debug"` also shows every start and end of a job.
 
     `format="json"` writes each line as a JSON object, and `format="console"` as text for people.
-    `format="auto"` chooses text if stderr is a terminal. `level="debug"` also shows every start and end of a
-    job."""
+    `format="auto"` chooses text if stderr is a terminal."""
     _state.settings = settings = _check_settings(LogSettings(format, level))
     _configure_structlog(settings)
     _configure_logging(settings)

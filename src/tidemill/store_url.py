@@ -31,9 +31,11 @@ _SERVER = re.compile(
 
 
 class StoreUrl(msgspec.Struct, frozen=True):
-    """A parsed store URL. `path` is the file of a SQLite store, and `mode` has the permissions for a new
-    file. `server` is the whole URL of a database server, including its secrets. `str()` of this object shows
-    no secrets."""
+    """A parsed store URL. `str()` of this object shows no secrets.
+
+    - `path`: the file of a SQLite store
+    - `mode`: the permissions for a new file
+    - `server`: the whole URL of a database server, including its secrets"""
 
     scheme: str
     path: str = ""
@@ -78,9 +80,8 @@ CUSTOM_STORE = StoreUrl("")
 
 
 def mask_url(url: str) -> str:
-    """Returns the URL in a form that may be shown. `memory://` and the path of a SQLite file are shown,
-    because they hold no secret. Of every other URL only the scheme is shown. A text without a scheme is
-    hidden completely, because it may be a DSN with a password."""
+    """Returns the URL in a form that may be shown. `memory://` and the path of a SQLite file are shown. Of
+    any other URL only the scheme is shown. A text without a scheme is hidden completely."""
     if url == "memory://":
         return url
     if file := _FILE.match(url):

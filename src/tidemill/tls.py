@@ -1,8 +1,7 @@
 """TLS contexts for client connections.
 
-Creating a context reads all trusted certificates and takes about 20 ms, so contexts are shared. After a
-certificate file has changed, the next connection gets a new context; no restart is needed. A file may be
-incomplete while it is being replaced; connections then keep their old context."""
+Connections with the same files share a context. After a certificate file has changed, the next connection
+gets a new context; no restart is needed."""
 
 from __future__ import annotations
 
@@ -18,9 +17,11 @@ FileVersion = tuple[int, int, int]
 
 
 class TlsFiles(msgspec.Struct, frozen=True):
-    """The PEM files of a TLS client. `ca` has the trusted certificates; if it is empty, those of the system
-    are used. `cert` and `key` are the client's own certificate and key. `verify=False`: every server is
-    trusted."""
+    """The PEM files of a TLS client.
+
+    - `ca`: the trusted certificates; empty for those of the system
+    - `cert`, `key`: the client's own certificate and key
+    - `verify`: False trusts every server"""
 
     ca: str = ""
     cert: str = ""
@@ -32,9 +33,9 @@ SYSTEM_TRUST = TlsFiles()
 
 
 def client_context(files: TlsFiles = SYSTEM_TRUST, *, source: str = "tls") -> ssl.SSLContext:
-    """Returns the TLS context for these files; calls with the same files share it. Raises
-    `ConfigurationError` if a file is unreadable and no earlier context for these files exists. `source` is
-    the name of the setting in the error message."""
+    """Returns the TLS context for these files. Raises `ConfigurationError` if a file is unreadable; after a
+    first success it returns the earlier context instead. `source`: the setting's name for the error
+    message."""
     paths = (files.ca or ssl.get_default_verify_paths().cafile or "", files.cert, files.key)
     versions = tuple(_file_version(path) for path in paths)
     known = _CONTEXTS.get(files)

@@ -1,10 +1,10 @@
 """The pytest plugin of Tidemill.
 
-`@pytest.mark.tidemill` runs an async test in virtual time. It needs no other plugin. The plugin replaces a
-marked test by a sync function, so pytest-asyncio and anyio do not run it as an async test.
+`@pytest.mark.tidemill` runs an async test in virtual time. It needs no other plugin.
 
 pytest imports every installed plugin. This plugin is a package beside `tidemill`, so that test runs that do
-not use it do not import Tidemill."""
+not use it do not import Tidemill.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
-    """Replaces each marked async test by a sync function that runs it in virtual time.
-
-    The code after `yield` runs before the same code of other plugins, so they see a sync test. It inspects
-    only the items that pytest collected. Other names in a module may be proxies, and reading an attribute of
-    a proxy may raise an error."""
+    """Replaces each marked async test by a sync function that runs it in virtual time. It runs before the
+    other plugins see the test, so pytest-asyncio and anyio leave it alone."""
     made = yield
     for item in made if isinstance(made, list) else [made]:
         if isinstance(item, pytest.Function) and (mark := item.get_closest_marker(_MARKER)):

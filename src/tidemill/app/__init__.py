@@ -23,8 +23,8 @@ class Tidemill(
 ):
     """An application: tasks, queues, pools and the store of their jobs.
 
-    `url` names the store, such as `sqlite:///jobs.db`. Without `url`, the environment variable TIDEMILL_URL
-    or a `tidemill.toml` in the working directory names it. The default is `sqlite:///tidemill.db`. `config`
-    is the path of another TOML file.
+    - `url`: the store, such as `sqlite:///jobs.db`. By default TIDEMILL_URL in the environment names it, then
+      `tidemill.toml` in the working directory, else it is `sqlite:///tidemill.db`.
+    - `config`: the path of another TOML file.
 
     The first use opens the store. `async with app` closes it at the end."""

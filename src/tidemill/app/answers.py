@@ -88,8 +88,9 @@ class AnswerWait:
         return max(0.0, self._deadline - asyncio.get_running_loop().time())
 
     async def _withdraw(self, handle: JobHandle[R], explanation: Explanation) -> None:
-        """Cancels the job, because its caller no longer waits. A job that runs may finish, because its call
-        is paid for. A job that another request with the same unique key sent belongs to that request."""
+        """Cancels the job, because its caller no longer waits. Does not cancel a job that runs, or that
+        another request sent."""
+        # The call of a running job is already paid for.
         if explanation.state in PENDING and not handle.existing:
             await handle.cancel("no answer was possible before the deadline of the request")
 
@@ -134,9 +135,9 @@ class AnswerWait:
 
 
 async def find_pool_block(store: Store, needs: set[tuple[str, str | None]]) -> PoolBlock | None:
-    """Returns why one of the pools makes no calls now, or None if all are open. `needs` has pools and keys.
-    If several closures apply, returns the one that ends last. An operator's closure wins over the breaker's.
-    """
+    """Returns why one of the pools makes no calls now; None if all are open. `needs` has pools and keys.
+
+    An operator's closure comes first, then the closure that ends last."""
     now = (await store.read_clock()).wall
     blocks: list[PoolBlock] = []
     for view in await store.pools():

@@ -160,12 +160,11 @@ class Application:
         lifespan: Lifespan | None = None,
         on_wait: Callable[[Job], None],
     ) -> Iterator[None]:
-        """Context manager that makes the application use another store inside the block. `tidemill.testing`
-        uses it.
+        """Context manager that makes the application use another store inside the block, for
+        `tidemill.testing`.
 
-        All tasks use that store, also tasks that are registered inside the block. `on_wait` is called while a
-        caller waits for a job and may raise an error to end the wait. Inside the block the application sends
-        no notifications."""
+        Inside the block the application sends no notifications. `on_wait` is called while a caller waits for
+        a job; it may raise to end the wait."""
         before = self._store, self.url, self.clock, self.entropy, self._lifespan, self._notifies
         self._store, self.url, self.clock, self.entropy = store, url, clock, entropy
         self._notifies = False
@@ -177,10 +176,10 @@ class Application:
             self._store, self.url, self.clock, self.entropy, self._lifespan, self._notifies = before
 
     def run_sync(self, work: Coroutine[Any, Any, R]) -> R:
-        """Runs a coroutine of this application from a program without an event loop, and returns its result.
+        """Runs a coroutine without an event loop, and returns its result:
+        `app.run_sync(app.inspect.pause("feeds"))`.
 
-        `app.run_sync(app.inspect.pause("feeds"))`. On the thread of a running event loop it raises
-        ConfigurationError; await the coroutine there."""
+        On the thread of a running event loop it raises ConfigurationError; await the coroutine there."""
         refuse_run_sync_on_loop(work)
         return self.client.run_sync(lambda: work)
 
@@ -207,8 +206,8 @@ class Application:
         return self._store
 
     def _refuse_in_child(self) -> None:
-        """Raises ConfigurationError in a child process of a worker. It is called before a memory store is
-        used. Jobs in the memory of the child would be lost, because the worker cannot see them."""
+        """Raises ConfigurationError in a child process of a worker, where jobs in a memory store would be
+        lost."""
         from tidemill.worker.isolation.bootstrap import is_child
 
         if is_child():

@@ -33,8 +33,9 @@ MAX_PLANNED_JOBS = 1_000_000_000
 
 
 def plan_requests(what: PlanArgument, count: int | None) -> list[PlannedJobs]:
-    """Returns the jobs to plan; jobs of the same queue, lane and priority share one entry. `count` is the
-    number of jobs if `what` is a task or one job; it must be None for a list."""
+    """Returns the jobs to plan; jobs of the same queue, lane and priority share one entry.
+
+    `count`: the number of jobs if `what` is a task or one job; None for a list."""
     if isinstance(what, Task):
         return [_request_of_task(what, _check_count(count))]
     if isinstance(what, JobRequest):
@@ -142,8 +143,8 @@ class EnqueueApi(Application):
           the flow was pruned.
         - `priority`: for steps whose task has no priority from `using`.
         - `timeout`: seconds after which the flow fails and its jobs are cancelled.
-        - `keep`: how many seconds the store keeps the ended flow and its jobs. By default one day if it
-          succeeded, otherwise seven days."""
+        - `keep`: how many seconds the store keeps the ended flow and its jobs. The default is one day after a
+          success, otherwise seven days."""
         from tidemill.client.flows import Flow
 
         return Flow(self.client, name, key=key, priority=priority, timeout=timeout, keep=keep)
@@ -204,12 +205,11 @@ class InspectionApi(Application):
 
     async def answer(self, request: JobRequest[R], *, within: float | timedelta) -> R:
         """Runs a job ahead of all others and returns its result: `await app.answer(embed.job(text),
-        within=15)`. It is for callers that wait, such as an HTTP request.
+        within=15)`.
 
-        The job gets the most urgent priority and expires at the deadline, so no job runs without a caller.
-        `within` are the seconds until the deadline. Raises AnswerUnavailable if there is no result by then,
-        and earlier if a pool stays closed or no call is free before the deadline. A route that raises this
-        error answers 503 with `Retry-After`."""
+        Use it for callers that wait, such as an HTTP request. The job expires after `within` seconds, so no
+        job runs without a caller. Raises AnswerUnavailable if there is no result by then, or earlier if none
+        can come in time. A route that raises this error answers 503 with `Retry-After`."""
         from tidemill.app.answers import AnswerWait
 
         return await AnswerWait(self.client, self.inspect, within).run(request)
@@ -224,9 +224,9 @@ class InspectionApi(Application):
         """Predicts when jobs would be done if you sent them now: `await app.plan(describe, count=12_000)`.
         Nothing is sent.
 
-        If the cost or a key is computed from the arguments, pass an example job:
-        `app.plan(describe.job(chunk), count=12_000)`. You can also pass all jobs as a list, without `count`.
-        `takes` is the duration of a call in seconds; by default it is measured from the task's last jobs."""
+        If the cost or a key depends on the arguments, pass an example job: `app.plan(describe.job(chunk),
+        count=12_000)`. You can also pass a list of all jobs, without `count`. `takes` is the duration of a
+        call in seconds; by default it is measured from the task's last jobs."""
         from tidemill.inspect.plan import compute_plan
 
         return await compute_plan(

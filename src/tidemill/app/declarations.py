@@ -86,9 +86,9 @@ class TaskDeclarations(Application):
         """Registers a function that runs many jobs in one call: `@app.batch_task(max_items=128, linger=0.2)`
         above `async def embed(texts: list[Text]) -> list[Vector | FailedItem]`.
 
-        Each job has one item: `await embed.enqueue(text)`. The result of a job is the element at the position
-        of its item in the returned list. The options are those of `task`, and max_units, linger, on_error and
-        item_cost; see `BatchTaskOptions`."""
+        Each job has one item: `await embed.enqueue(text)`. Its result is at the same position in the returned
+        list. The options are those of `task`, and max_units, linger, on_error and item_cost; see
+        `BatchTaskOptions`."""
         return cast(
             "BatchDecorator",
             lambda function: self._register(define_batch_task(function, max_items, options)),
@@ -125,8 +125,7 @@ ClassifierT = TypeVar("ClassifierT", bound="Classifier")
 class ResourceDeclarations(Application):
     def queue(self, name: str, **settings: Unpack[QueueOptions]) -> QueueSettings:
         """Declares a queue and returns its settings. Settings that you do not pass come from the environment,
-        the TOML file or the defaults. The application writes the settings at its next use of the store. An
-        operator's override stays."""
+        the TOML file or the defaults. An operator's override stays."""
         refuse_unknown_options(settings, QueueSettings.__struct_fields__, f"queue {name!r}")
         if name in self.declared_in_code:
             raise ConfigurationError(
@@ -143,8 +142,7 @@ class ResourceDeclarations(Application):
         """Declares a provider's quota: `app.pool("gemini", Limit.requests(10, per="minute"))`. Tasks use it
         with `pool=`.
 
-        The application writes the settings at its next use of the store. An operator's override and the
-        recorded usage stay."""
+        An operator's override and the recorded usage stay."""
         from tidemill.tasks.pools import declare_pool
 
         if name in self.pools:
@@ -167,9 +165,9 @@ class ResourceDeclarations(Application):
         """Registers a function that classifies exceptions and responses of all providers. Use it as a
         decorator.
 
-        The function takes the exception or response. It returns a `Refusal`, False if it is surely no
-        refusal, or None if unknown. It runs after the function of `app.pool(…, classify=…)` and before the
-        built-in adapters."""
+        The function takes the exception or response. It returns a `Refusal`, False if it is no refusal, or
+        None if unknown. The function of `app.pool(…, classify=…)` runs first; the built-in adapters run
+        last."""
         self.classifiers.add(function)
         return function
 
@@ -193,8 +191,8 @@ class ResourceDeclarations(Application):
 
         For a task with arguments pass `reembed_all.job(…)`. The options are cron and tz, or every; also
         start, end, catch_up, overlap and jitter. Workers write the schedule to the store when they start. An
-        operator's override or pause stays. If you remove the schedule from the code, the store disables it
-        but keeps it."""
+        operator's override or pause stays. If you remove the schedule from the code, it is disabled but stays
+        in the store."""
         self.schedules.declare(name, what, options)
 
 
@@ -207,8 +205,7 @@ class HookDeclarations(Application):
         """Registers the function that opens the state shared by all handlers. Use it as a decorator on an
         async generator function that yields once.
 
-        Handlers get the yielded value as `ctx.state`. The code after `yield` runs when the worker stops.
-        `@asynccontextmanager` is optional."""
+        Handlers get the yielded value as `ctx.state`. The code after `yield` runs when the worker stops."""
         if self._lifespan is not None:
             raise ConfigurationError("lifespan is given twice; open everything in one function")
         self._lifespan = make_lifespan(function)
@@ -222,12 +219,14 @@ class HookDeclarations(Application):
         retry_in: float | timedelta | None = None,
         on_every_worker: bool = False,
     ) -> Callable[[Callable[[], Awaitable[T]]], PeriodicFunction[T]]:
-        """Declares a function that a worker calls every `every` seconds, without a job: `@app.periodic(
-        "reconcile", every=60)` above an async function without arguments. Its `wake()` requests a run now.
+        """Declares a function that a worker calls every `every` seconds, without a job:
+        `@app.periodic("reconcile", every=60)` above an async function without arguments. Its `wake()`
+        requests a run now.
 
-        Of all workers of a store, one at a time runs the function; if it stops, another takes over within
-        seconds. `on_every_worker=True`: each worker runs it. `retry_in` are the seconds until the next run
-        after a failed one, `every` by default. `name` must be unique among the programs of a store."""
+        - `name`: must be unique among the programs of a store.
+        - `retry_in`: seconds until the next run after a failed one; `every` by default.
+        - `on_every_worker`: True if each worker runs it. By default one worker of the store does; if it
+          stops, another takes over within seconds."""
         from tidemill.tasks.periodic import PeriodicFunction
 
         if name in self.periodics:
@@ -264,8 +263,8 @@ class HookDeclarations(Application):
         """Registers a listener: `@app.on(JobFailed)` above a function of one event, `@app.on()` for all
         events.
 
-        Events are in `tidemill.telemetry.events`. The function runs where the event occurs, on any
-        thread: it must be short and not async. An error in it is logged once and affects no job."""
+        Events are in `tidemill.telemetry.events`. The function runs where the event occurs, on any thread: it
+        must be short and not async. An error in it is logged once and affects no job."""
 
         def subscribe(listener: ListenerT) -> ListenerT:
             self.signals.subscribe(listener, *types)

@@ -27,8 +27,8 @@ def _requires_extra(extra: str, package: str) -> Iterator[None]:
 
 
 def _unless_system_clock(clock: Clock) -> Clock | None:
-    """Returns None for the system clock. Returns any other clock unchanged, such as the virtual clock of a
-    test. With None, a server store uses the clock of its server, which is the same for all clients."""
+    """Returns None for the system clock, and any other clock unchanged. With None, a server store uses the
+    clock of its server."""
     return None if isinstance(clock, SystemClock) else clock
 
 

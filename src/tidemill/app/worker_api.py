@@ -70,8 +70,7 @@ class WorkerApi(NotificationApi):
         """Opens the store and the lifespan in a child process of a worker, and yields the value for
         `ctx.state`.
 
-        `lifespan=False` skips the lifespan; the value is then None. A store in the worker's memory is not
-        opened."""
+        `lifespan=False` skips the lifespan; the value is then None. A memory store is not opened."""
         enter = self._lifespan if lifespan and self._lifespan is not None else nullcontext
         async with self if self.shares_store else nullcontext(), enter() as state:
             yield state
@@ -79,9 +78,11 @@ class WorkerApi(NotificationApi):
     async def work(self, beside: SideContext | None = None, **options: Unpack[WorkerArguments]) -> None:
         """Runs a worker on this event loop until SIGTERM or SIGINT.
 
-        The first signal drains the worker. Another signal at least a second later cancels the running
-        handlers; their jobs run again, and these attempts do not count. `beside` is a context manager that is
-        entered when the store is open, and left when the worker has ended."""
+        The first signal drains the worker. A second signal, at least a second later, cancels the running
+        handlers; their jobs run again, and these attempts do not count.
+
+        `beside`: a context manager that is entered when the store is open, and left when the worker has
+        ended."""
         from tidemill.worker.drain import stop_on_signals
 
         async with self, beside or nullcontext():
@@ -97,8 +98,8 @@ class WorkerApi(NotificationApi):
     async def supervise(self, command: Sequence[str], processes: int, *, until_idle: bool = False) -> None:
         """Keeps `processes` worker processes running until SIGTERM or SIGINT.
 
-        `command` is the command line that starts one worker process; `tidemill worker --processes N` calls
-        this. `until_idle=True`: a process that ends because there is nothing to do is not restarted."""
+        - `command`: the command line that starts one worker process.
+        - `until_idle`: True if a process that ends because there is nothing to do is not restarted."""
         from tidemill.worker.drain import stop_on_signals
         from tidemill.worker.supervisor import Supervisor
 

@@ -24,9 +24,11 @@ class AuditOutcome(StrEnum):
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The stored value of an audit entry. The time and the outcome are stored beside this value.
 
-    `action` is a route, such as `POST /api/v1/jobs`, or a command. `details` names the objects that the
-    action changed. `token` is the id of the user's token. `address` is the client's IP address, None for a
-    command on this machine. `reason` says why the action was refused."""
+    - `action`: a route, such as `POST /api/v1/jobs`, or a command
+    - `details`: the names of the objects that the action changed
+    - `token`: the id of the user's token
+    - `address`: the client's IP address, None for a command on this machine
+    - `reason`: why the action was refused"""
 
     user: str
     action: str

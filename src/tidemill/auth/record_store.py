@@ -16,9 +16,10 @@ OpenStore = Callable[[], Awaitable[Store]]
 
 
 class AuthRecord(NamedTuple, Generic[T]):
-    """A stored value with its id and state. `until` is the wall time at which the store deletes the record,
-    None for never. `revision` changes with every write. A write that expects an older revision is refused, so
-    that it cannot overwrite the change of another process."""
+    """A stored value with its id and state.
+
+    - `until`: the wall time at which the store deletes the record, None for never
+    - `revision`: changes with every write; a write that expects an older revision is refused"""
 
     id: str
     value: T
@@ -29,8 +30,7 @@ class AuthRecord(NamedTuple, Generic[T]):
 
 
 class RecordStore(Generic[T]):
-    """Stores values of one type as documents. `name` is the name of these documents, such as `token`. Each
-    document id consists of `name`, a colon and the id of the record."""
+    """Stores values of one type as documents. `name` is the name of these documents, such as `token`."""
 
     def __init__(self, store: OpenStore, name: str, value_type: type[T]) -> None:
         self._store, self._name = store, name
@@ -43,8 +43,7 @@ class RecordStore(Generic[T]):
 
     async def update(self, stored: AuthRecord[T], value: T, state: str, keep: float | None = None) -> bool:
         """Replaces the value and state of a record. Returns False if another process has changed the record
-        since `stored` was read. The store deletes the record after `keep` seconds, or never if `keep` is
-        None."""
+        since `stored` was read. The store deletes the record after `keep` seconds, or never if None."""
         return await self._advance(stored.id, stored.revision, self._next(value, state, keep))
 
     async def delete(self, stored: AuthRecord[T]) -> bool:
@@ -60,7 +59,7 @@ class RecordStore(Generic[T]):
         self, limit: int, cursor: str | None = None, states: Sequence[str] | None = None
     ) -> tuple[list[AuthRecord[T]], str | None]:
         """Returns a page of records, newest first, and the cursor of the next page. The cursor is None on the
-        last page. `states` selects records in these states only; None selects all."""
+        last page. `states=None`: records in all states."""
         store = await self._store()
         page = await store.find_documents(
             DocumentKind.RECORD, name=self._name, states=states, limit=limit, cursor=cursor

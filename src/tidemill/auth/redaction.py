@@ -31,15 +31,15 @@ _HIDDEN, _CUT = msgspec.json.encode(HIDDEN_MARK), msgspec.json.encode(CUT_MARK)
 
 
 class Redactor:
-    """Hides secrets in values before they are shown. `secrets` has two kinds of field names: names that are
-    secret in every job, such as `password`, and names that are secret in the jobs of one task."""
+    """Hides secrets in values before they are shown. `secrets` has the field names that are secret in every
+    job, such as `password`, or in the jobs of one task."""
 
     def __init__(self, secrets: TaskSecrets) -> None:
         self._secrets = secrets
 
     def redacted_job(self, job: Job, budget: PageBudget | None = None) -> Job:
-        """Returns a copy of the job with its secrets hidden. All jobs of a page share one `budget`; data that
-        exceeds the budget is replaced by a short message."""
+        """Returns a copy of the job with its secrets hidden. All jobs of a page share one `budget`; a short
+        message replaces data beyond it."""
         return self._job_redactor(job, budget or PageBudget()).redacted_job(job)
 
     def explanation(self, explanation: Explanation, job: Job | None) -> Explanation:
@@ -115,8 +115,7 @@ class Redactor:
         )
 
     def _job_redactor(self, job: Job, budget: PageBudget, more: int = 0) -> _JobRedactor:
-        """Returns a redactor for one job, and subtracts the cost of searching it for secrets from `budget`.
-        `more` is the number of characters in other texts shown with the job, such as log lines."""
+        """Returns a redactor for one job and reduces `budget`. `more`: the length of additional texts."""
         names = self._secrets.names(job.task)
         hidden = (self._secrets.hidden(job.task, data) for data in (job.payload, job.result))
         found = sort_longest_first(chain.from_iterable(hidden))
@@ -133,9 +132,8 @@ class Redactor:
 
 
 class PageBudget:
-    """Limits how much data is searched for secrets to show one page. Data beyond the limit is neither
-    searched nor shown; a short message replaces it. Texts, such as error messages, have a limit of their own,
-    so that large payloads do not use it up."""
+    """Limits how much data is searched for secrets to show one page. A short message replaces the data beyond
+    the limit. Texts, such as error messages, have a separate limit."""
 
     def __init__(self) -> None:
         self.data, self.texts = RedactionBudget(), RedactionBudget()
@@ -144,9 +142,10 @@ class PageBudget:
 class _JobRedactor:
     """Hides secrets in the texts and data of one job.
 
-    `names` are the secret field names, `secrets` the secret values found in the job. `cuts_data` and
-    `cuts_texts` are True if data or texts exceed the budget of the page; a short message then replaces them.
-    `hides_result=True`: hides the whole result."""
+    - `names`: the secret field names
+    - `secrets`: the secret values found in the job
+    - `cuts_data`, `cuts_texts`: True replaces all data or all texts by a short message
+    - `hides_result`: True hides the whole result"""
 
     def __init__(
         self,
@@ -188,7 +187,7 @@ class _JobRedactor:
 
     def stored(self, stored: bytes) -> bytes:
         """Returns stored JSON with its secrets hidden. Secret values of the job are hidden in every field in
-        which they occur. JSON that is nested too deep to search is hidden completely."""
+        which they occur."""
         if self._cuts_data:
             return _CUT
         if not self._secrets and not self._names.may_be_in(stored):

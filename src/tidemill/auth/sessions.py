@@ -49,13 +49,14 @@ class SignInLinks:
 
     async def use(self, text: str) -> SignInLink | None:
         """Consumes a sign-in link and returns it. Returns None if the link is wrong, expired or already used.
-        `text` is the secret part of its URL. Of two concurrent callers only one gets the link."""
+        `text` is the secret part of its URL."""
         credential = parse_credential(LINK_KIND, text)
         stored = None if credential is None else await self._records.get(credential.id)
         if credential is None or stored is None or not credential.matches(stored.value.digest):
             return None
         if stored.until is None or stored.until <= self._clock.wall():
             return None
+        # Of two concurrent callers only one deletes the link.
         return stored.value if await self._records.delete(stored) else None
 
 
@@ -92,8 +93,8 @@ class SignInSessions:
         self._records = RecordStore(store, "session", SignInSession)
 
     async def create(self, token: str) -> NewSession:
-        """Starts a session for the token with the id `token`. The session id starts with the token id, so
-        that one query loads the session and the token."""
+        """Starts a session for the token with the id `token`."""
+        # The session id starts with the token id, so that one query loads both.
         credential = new_credential(SESSION_KIND, self._entropy)
         session = SignInSession(token=token, digest=credential.digest)
         await self._records.create(f"{token}-{credential.id}", session, "open", self.expires_in)
@@ -101,7 +102,7 @@ class SignInSessions:
 
     async def find(self, secret: str) -> SessionUser | None:
         """Returns the user of the session with this secret, which is the cookie value. Returns None if the
-        secret is wrong, the session has ended, or its token is not active."""
+        secret is wrong, or the session or its token has ended."""
         token, credential = _split_session_secret(secret)
         if credential is None:
             return None
@@ -124,8 +125,7 @@ class SignInSessions:
 
 
 def csrf_token(secret: str) -> str:
-    """Returns the CSRF token for a session secret. Forms send the CSRF token in addition to the cookie. The
-    secret cannot be computed from the CSRF token."""
+    """Returns the CSRF token for a session secret. Forms send the CSRF token in addition to the cookie."""
     return secret_digest(secret, "csrf")[:32]
 
 

@@ -40,8 +40,7 @@ class Credential(NamedTuple):
         return secret_digest(self.secret)
 
     def matches(self, digest: str) -> bool:
-        """True if `digest` is the digest of this credential's secret. The comparison takes constant time, so
-        that its duration reveals nothing."""
+        """True if `digest` is the digest of this credential's secret. The comparison takes constant time."""
         return hmac.compare_digest(self.digest, digest)
 
 
@@ -74,8 +73,8 @@ class TokenState(StrEnum):
 
 
 class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored token. `digest` is the digest of its secret. A token for a session that began with a sign-in
-    link has no secret, and its `digest` is empty."""
+    """A stored token. `digest` is the digest of its secret. It is empty if the token has no secret, which is
+    so after a sign-in by link."""
 
     name: str
     role: Role
@@ -88,8 +87,9 @@ class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
 class TokenView(msgspec.Struct, frozen=True, kw_only=True):
     """A token without its secret.
 
-    `by` is the user who created the token. `by_link` is True if the token belongs to a session that began
-    with a sign-in link. `used` is the time of last use, with a precision of one hour."""
+    - `by`: the user who created the token
+    - `by_link`: True if the token belongs to a session that began with a sign-in link
+    - `used`: the time of last use, with a precision of one hour"""
 
     id: str
     name: str
@@ -120,15 +120,17 @@ class Tokens:
         self, name: str, role: Role, *, expires_in: float | None = None, by: str | None = None
     ) -> IssuedToken:
         """Creates a token for the user `name`, and returns the token with its secret. A user may have several
-        tokens. The token expires after `expires_in` seconds, or never if None. `by` is the user who creates
-        the token."""
+        tokens.
+
+        - `expires_in`: the token expires after this many seconds; None for never
+        - `by`: the user who creates the token"""
         credential = new_credential(TOKEN_KIND, self._entropy)
         token = self._token(name, role, expires_in, by, credential.digest)
         return IssuedToken(await self._create_token(credential.id, token, expires_in), credential.text)
 
     async def create_without_secret(self, name: str, role: Role, *, expires_in: float) -> TokenView:
         """Creates a token for a session that began with a sign-in link. An admin can list and revoke the
-        session by this token. The token expires after `expires_in` seconds."""
+        session by this token."""
         token = self._token(name, role, expires_in, None, "")
         return await self._create_token(new_credential(TOKEN_KIND, self._entropy).id, token, expires_in)
 
@@ -143,8 +145,8 @@ class Tokens:
                 return found
 
     async def revoke(self, name_or_id: str) -> tuple[TokenView, ...]:
-        """Revokes the token with this id, or all active tokens of the user with this name. Their sessions end
-        too. Returns the revoked tokens. Raises TokenNotFound if no active token matches."""
+        """Revokes the token with this id, or all active tokens of the user with this name, and ends their
+        sessions. Returns the revoked tokens. Raises TokenNotFound if no active token matches."""
         matching = [
             token
             for token in await self.list()
@@ -172,9 +174,8 @@ class Tokens:
         return User(stored.value.name, stored.value.role, stored.id)
 
     async def mark_used(self, id_: str, wall: float) -> None:
-        """Stores `wall` as the time of last use of the token, at most once an hour. If another process
-        changes the token at the same time, this write is dropped. That is harmless: the other process stored
-        almost the same time, or revoked the token."""
+        """Stores `wall` as the time of last use of the token, at most once an hour. The write is dropped if
+        another process changes the token at the same time."""
         stored = await self.records.get(id_)
         if (
             stored is None
@@ -184,6 +185,7 @@ class Tokens:
             return
         keep = None if stored.until is None else stored.until - self._clock.wall()
         used = msgspec.structs.replace(stored.value, used=wall)
+        # A refused write is harmless: the other process stored almost the same time, or revoked the token.
         await self.records.update(stored, used, TokenState.ACTIVE, keep)
 
     def view(self, stored: AuthRecord[TokenRecord]) -> TokenView:
@@ -227,8 +229,8 @@ class Tokens:
         return self.view(stored)
 
     async def _revoke(self, id_: str) -> TokenView:
-        """Revokes a token. If another process changes the record at the same time, such as its time of last
-        use, reads the record again and retries. Raises TokenNotFound if the record was deleted."""
+        """Revokes a token, and retries if another process changes the record at the same time. Raises
+        TokenNotFound if the record was deleted."""
         while stored := await self.records.get(id_):
             if await self.records.update(stored, stored.value, TokenState.REVOKED, LISTED_AFTER_END_SECONDS):
                 return self.view(stored._replace(state=TokenState.REVOKED))

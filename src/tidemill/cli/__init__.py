@@ -11,11 +11,10 @@ USAGE_ERROR_CODE, FAILURE_CODE, INTERRUPTED_CODE = 2, 1, 130
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Runs the command that `arguments` name, and ends the process. Prints an error as one sentence on
-    stderr.
+    """Runs the command that `arguments` name, and ends the process. `arguments=None`: takes the arguments of
+    the process.
 
-    `arguments=None`: takes the arguments of the process. Exit code 2 means wrong usage or configuration, 1 a
-    failure, 130 an interruption."""
+    Exit code 2 means wrong usage or configuration, 1 a failure, 130 an interruption."""
     try:
         import click
 
@@ -55,8 +54,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def _innermost_error(error: BaseException) -> BaseException:
-    """Returns the first error inside nested exception groups, or `error` itself if it is no group. The caller
-    prints this error, because the message of a group gives only the number of its errors."""
+    """Returns the first error inside nested exception groups, or `error` itself if it is no group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -38,9 +38,8 @@ def find_installed(name: str) -> EntryPoint:
 
 
 def missing_package_message(entry_point: EntryPoint, missing: str | None) -> str | None:
-    """Returns an error message for an application that could not import the module `missing`. The message
-    names the pip extra to install. Returns None if `missing` is None or belongs to the application itself, or
-    if the package has no extra with the application's name."""
+    """Returns the message that names the pip extra to install, for an application that could not import the
+    module `missing`. Returns None if no extra would help."""
     package = entry_point.dist
     own = entry_point.module.partition(".")[0]
     if package is None or missing is None or missing.partition(".")[0] == own:
@@ -191,10 +190,8 @@ def _raised_in_user_code(error: BaseException) -> bool:
 
 
 def _import_error_message(module: str, error: BaseException) -> str:
-    """Returns the message for a failed import of `module`, with file and line of the user's code that failed.
-
-    File and line are left out if the application's constructor raised a Tidemill error, because the message
-    of this error already names the wrong setting."""
+    """Returns the message for a failed import of `module`, with file and line of the user's code that
+    failed."""
     frames = traceback.extract_tb(error.__traceback__)
     package = str(Path(tidemill.__file__).parent)
     user_frames = [f for f in frames if "importlib" not in f.filename and not f.filename.startswith(package)]

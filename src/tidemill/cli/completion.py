@@ -101,15 +101,15 @@ def complete_arguments(ctx: click.Context, _parameter: click.Parameter, prefix: 
 
 
 def _typed_target(ctx: click.Context) -> CommandTarget:
-    """Returns the application or store that the user has typed so far. The options --app and --url may follow
-    the command itself, or the command above it, as in `tidemill jobs --app x:app show`."""
+    """Returns the application or store that the user has typed so far. --app and --url may also stand before
+    the subcommand, as in `tidemill jobs --app x:app show`."""
     above = ctx.parent.params if ctx.parent else {}
     return CommandTarget(ctx.params.get("app") or above.get("app"), ctx.params.get("url") or above.get("url"))
 
 
 def _matching_names(prefix: str, names: Callable[[], Iterable[str]]) -> list[str]:
-    """Returns the names that start with `prefix`. `names` is called to get all names; if the call fails, the
-    result is empty. Names with control characters are left out, because the shell would print them."""
+    """Returns the names that start with `prefix`. `names` returns all names; if it fails, the result is
+    empty. Names with control characters are left out."""
     with contextlib.suppress(Exception), contextlib.redirect_stdout(io.StringIO()):
         return [name for name in names() if name.startswith(prefix) and name.isprintable()]
     return []

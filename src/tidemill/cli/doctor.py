@@ -122,14 +122,13 @@ async def _run_checks(app: Tidemill, target: CommandTarget) -> list[Finding]:
 
 
 async def _check_this_host(app: Tidemill) -> list[Finding]:
-    """Returns findings about the workers of this host only, for a health check. A problem on another host is
-    no reason to restart the workers of this host."""
+    """Returns findings about the workers of this host only, for a health check."""
     return list(check_workers_of_host(await app.inspect.workers(), gethostname()))
 
 
 def _unusable_store(app: Tidemill, error: TidemillError) -> Finding:
     """Returns a finding of level "bad" that says why the store cannot be used. The message contains the
-    store's address. The error of a server store has the address already; for other stores it is added."""
+    store's address."""
     message = str(error) if app.url.server else f"{app.url}: {error}"
     return Finding(subject="store", level="bad", message=message)
 

@@ -49,8 +49,8 @@ async def _check_each(app: Tidemill, overview: Overview, target: CommandTarget) 
 
 
 async def _check_leases(app: Tidemill, overview: Overview, target: CommandTarget) -> Finding:
-    """Returns a finding about the leases of running jobs. The level is "bad" if a lease has expired: the
-    worker is gone, and no other worker has reclaimed the job yet. Otherwise it is "ok"."""
+    """Returns a finding about the leases of running jobs. The level is "bad" if a lease has expired and no
+    worker has reclaimed the job, else "ok"."""
     now = (await app.store.read_clock()).boot
     running = [job async for job in app.inspect.each(Filter(states=(State.RUNNING,)))]
     over = [job for job in running if job.lease <= now]
@@ -88,7 +88,7 @@ async def _check_unknown_tasks(app: Tidemill) -> Finding | None:
 
 async def _check_poison(app: Tidemill, overview: Overview, target: CommandTarget) -> Finding | None:
     """Returns a finding about poison jobs, or None if there are none. The level is "bad" if a job became
-    poison in the last 24 hours. For older poison jobs, which the store keeps for long, it is "note"."""
+    poison in the last 24 hours, else "note"."""
     filter_ = Filter(states=(State.FAILED,), text=POISON)
     found = [
         job

@@ -78,7 +78,7 @@ def check_served(
     view: QueueView, overview: Overview, recent: Sequence[QueueMinute], target: CommandTarget
 ) -> Finding | None:
     """Returns a finding about the most important problem of the queue's pending jobs, or None if there is no
-    problem. `recent` holds the queue's counters of the last ten minutes."""
+    problem. `recent`: the queue's counters of the last ten minutes."""
     overdue = max(0.0, overview.now - view.next_due) if view.next_due is not None else 0.0
     if not any(view.counts[state] for state in PENDING):
         return None
@@ -100,8 +100,8 @@ def _check_pace(
 ) -> Finding | None:
     """Returns a finding if jobs start too late or the backlog takes too long; else None.
 
-    `ended` is the number of jobs that ended in the last ten minutes. `overdue` is how many seconds the next
-    scheduled job is late."""
+    - `ended`: the number of jobs that ended in the last ten minutes
+    - `overdue`: how many seconds the next scheduled job is late"""
     busy = _is_busy(view, overview)
     ready, latency = view.counts[State.READY], view.latency or 0.0
     if overdue > LATE_SECONDS and not busy:
@@ -136,9 +136,8 @@ def _check_pace(
 
 def _pool_wait_text(view: QueueView, overview: Overview) -> str | None:
     """Returns a text that says that the queue's jobs wait for pools; None if pools do not delay them much.
-
-    Call it only if no job of the queue ended recently. Without recent jobs, a forecast for the queue can only
-    come from the limits of its pools. So if there is a forecast, the jobs wait for pools."""
+    Call it only if no job of the queue ended recently."""
+    # Without recent jobs, a forecast can only come from the limits of pools.
     if view.forecast is None:
         return None
     done = view.forecast.done_at

@@ -48,8 +48,8 @@ async def wait_for_result(
 ) -> int:
     """Waits for the job's result and prints it. Returns the exit code: 0 if the job succeeded, else 1.
 
-    Before the wait it prints what keeps the job from starting, if anything does. `max_wait` is in seconds and
-    may be infinite. `remedy` is the command that starts a worker."""
+    - `max_wait`: in seconds; may be infinite
+    - `remedy`: the command that starts a worker"""
     if blockers := await _blocking_causes(app, handle.id, remedy):
         note(blockers)
     problem: str | None = None

@@ -107,8 +107,8 @@ async def count_live_jobs(app: Tidemill, view: FlowView) -> JobsByStep:
 
 
 def step_state(step: StepView, jobs: JobsByStep) -> str:
-    """Returns the state to show for a step. This is the step's own state, unless it is "running" and none of
-    its jobs runs now. Such a step is shown with the most frequent state of its live jobs, if it has any."""
+    """Returns the state to show for a step. A "running" step without a running job shows the most frequent
+    state of its live jobs."""
     counts = jobs.get(step.name)
     if step.state != "running" or not counts:
         return step.state
@@ -161,6 +161,7 @@ def format_flow_tree(view: FlowView, jobs: JobsByStep) -> Iterator[str]:
     order = {step.name: number for number, step in enumerate(view.steps)}
     for step in view.steps:
         children.setdefault(max(step.parents, key=order.__getitem__, default=None), []).append(step)
+    # A stack, because a long chain of steps would exceed Python's recursion limit.
     pending = _tree_branches(children.get(None, []), "")
     while pending:
         step, indent, last = pending.pop()
@@ -169,12 +170,8 @@ def format_flow_tree(view: FlowView, jobs: JobsByStep) -> Iterator[str]:
 
 
 def _tree_branches(steps: list[StepView], indent: str) -> list[tuple[StepView, str, bool]]:
-    """Returns (step, indent, is_last) for each of `steps`, in reverse order. `is_last` is True for the last
-    of `steps`.
-
-    The caller adds the result to a stack and always prints the top of the stack next. The first step is
-    therefore printed first. Recursion is not used, because a long chain of steps would exceed Python's
-    recursion limit."""
+    """Returns (step, indent, is_last) for each of `steps`, in reverse order, for a stack. `is_last` is True
+    for the last of `steps`."""
     return [(step, indent, step is steps[-1]) for step in reversed(steps)]
 
 
@@ -190,9 +187,8 @@ def _format_step(step: StepView, jobs: JobsByStep) -> str:
 
 
 def _step_counts(step: StepView, jobs: JobsByStep) -> Iterator[tuple[int, str]]:
-    """Yields (number of jobs, word) pairs for a step, such as (3, "done"). `jobs` has the number of the
-    step's live jobs by state, but may lack some jobs. If it is complete, each state gets a pair. Otherwise
-    all live jobs get one pair with the word "under way"."""
+    """Yields (number of jobs, word) pairs for a step, such as (3, "done"). If `jobs` lacks some live jobs of
+    the step, the live jobs get one pair with the word "under way"."""
     counts = jobs.get(step.name)
     yield step.done, "done"
     if counts is None or counts.total() < step.live:

@@ -84,8 +84,8 @@ def format_pool_name(pool: PoolStatus) -> str:
 
 
 def format_gauge(limit: LimitView) -> str:
-    """Returns a bar of ten characters that shows how much of the limit is used, such as `###-------`. Any use
-    shows at least one `#`. Only a full limit shows ten."""
+    """Returns a bar of ten characters that shows how much of the limit is used, such as `###-------`. Only a
+    full limit shows ten `#`."""
     share = limit.used / limit.amount
     filled = min(GAUGE_WIDTH, int(share * GAUGE_WIDTH))
     if limit.used > 0:
@@ -135,10 +135,7 @@ def format_free_in(limit: LimitView) -> str:
 
 def format_pool_state(pool: PoolStatus, time_format: Callable[[float], str] = format_time) -> str:
     """Returns the state of a pool as text: `open`, `opening` with the open percentage during a ramp, or the
-    end and the reason of each closure.
-
-    `time_format` formats the end of a closure. The name of an operator who closed the pool follows the
-    reason, because a narrow table cuts off the end of a text."""
+    end and the reason of each closure. `time_format` formats the end of a closure."""
     parts = []
     if pool.closed is not None:
         end = "it is opened" if pool.closed.until is None else time_format(pool.closed.until)

@@ -35,8 +35,8 @@ from tidemill.inspect.views import BulkResult
 
 @dataclass(frozen=True)
 class ChangeMessages:
-    """The words that a command prints about one kind of change, such as retry. `states` are the states of the
-    jobs that the command changes if the user gives a filter without --state."""
+    """The words that a command prints about one kind of change, such as retry. `states`: the states of the
+    jobs that the command changes if the user gives no --state."""
 
     verb: str
     success_text: str

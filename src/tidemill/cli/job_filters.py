@@ -38,8 +38,8 @@ class FilterOptions:
     time: Literal["created", "due", "finished"]
 
     def is_given(self) -> bool:
-        """True if the user gave at least one filter option. `--time` alone does not count: it only says which
-        time `--since` and `--until` mean, and selects no jobs."""
+        """True if the user gave at least one filter option. `--time` alone does not count, because it selects
+        no jobs."""
         return replace(self, time=NO_FILTER.time) != NO_FILTER
 
     async def filter(self, app: Tidemill, states: tuple[State, ...] | None = None) -> Filter:
@@ -167,10 +167,7 @@ MAX_MATCHES_NAMED = 5
 
 async def resolve_ids(app: Tidemill, typed: Sequence[str]) -> list[str]:
     """Returns the full job id for each typed id or id prefix. Raises a usage error if several jobs match a
-    prefix.
-
-    A prefix that matches no job, or has fewer than 8 characters, is returned unchanged. The caller reports it
-    as missing."""
+    prefix. A prefix that matches no job, or has fewer than 8 characters, is returned unchanged."""
     jobs = await app.store.get(typed)
     return [
         id_ if job is not None else await _resolve_prefix(app, id_)

@@ -155,7 +155,7 @@ async def _enqueue_lines(
 
 async def _finish_despite_interrupt(step: Coroutine[Any, Any, T]) -> tuple[T, bool]:
     """Returns the result of the coroutine `step`, and True if the user interrupted the command. `step` always
-    runs to its end, so that the caller knows which lines were enqueued and where to continue."""
+    runs to its end."""
     task = asyncio.create_task(step)
     try:
         return await asyncio.shield(task), False
@@ -164,16 +164,15 @@ async def _finish_despite_interrupt(step: Coroutine[Any, Any, T]) -> tuple[T, bo
 
 
 def _refusal_message(error: TidemillError, sent: int, total: int, line: int) -> str:
-    """Returns the error message for a file of which only the first lines were enqueued. It names the line to
-    continue from, because sending the earlier lines again would create their jobs twice.
-
-    `sent` of `total` jobs were enqueued; `line` is the first line that was not."""
+    """Returns the error message for a file of which only the first lines were enqueued. It names `line`, the
+    first line that was not enqueued."""
     why = str(error).partition(". Of this enqueue_many")[0]
     unsure = (
         f"; the next {JOBS_PER_INSERT} may have been too, look before"
         if isinstance(error, StoreError)
         else ""
     )
+    # Sending the earlier lines again would create their jobs twice.
     return f"{why}. {pluralize(sent, 'job')} of {total} were sent before{unsure}: go on from line {line}"
 
 

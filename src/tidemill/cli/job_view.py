@@ -20,8 +20,8 @@ from tidemill.inspect.views import CheckpointView
 
 
 def job_data(job: Job) -> dict[str, Any]:
-    """Returns the job's fields for JSON output, without internal fields. `payload` and `result` are JSON.
-    `attempt` is the number of the running attempt, None if the job is not running."""
+    """Returns the job's fields for JSON output. `attempt` is the number of the running attempt, None if the
+    job is not running."""
     fields = (field for field in job.__struct_fields__ if field not in _INTERNAL_FIELDS)
     data: dict[str, Any] = {field: getattr(job, field) for field in fields}
     data["key"] = job.key or None
@@ -32,8 +32,7 @@ def job_data(job: Job) -> dict[str, Any]:
 
 
 def _raw_json(stored: bytes) -> msgspec.Raw:
-    """Returns the stored bytes as JSON, unchanged. Bytes that are not JSON become a JSON string. Such bytes
-    come from another program that wrote an invalid payload into the store."""
+    """Returns the stored bytes as JSON, unchanged. Bytes that are not JSON become a JSON string."""
     try:
         msgspec.json.decode(stored)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -42,16 +41,13 @@ def _raw_json(stored: bytes) -> msgspec.Raw:
 
 
 def current_attempt(job: Job) -> int:
-    """Returns the number of the current attempt, or of the last attempt if the job is not running.
-
-    `job.attempts` counts neither the running attempt nor the crash that made a job poison. For a running or
-    poison job the result is therefore `job.attempts` + 1."""
+    """Returns the number of the current attempt, or of the last attempt if the job is not running."""
+    # `attempts` counts neither the running attempt nor the crash that made a job poison.
     return job.attempts + (job.state is State.RUNNING or job.reason == POISON)
 
 
 def job_note(job: Job) -> str:
-    """Returns a text that says why the job is in its state: reason and error, else the handler's note. A
-    cancelled job shows its reason without an earlier error."""
+    """Returns a text that says why the job is in its state: reason and error, else the handler's note."""
     error = None if job.error is None else _format_error(job.error)
     if job.state is State.CANCELLED:
         error = None
@@ -73,8 +69,8 @@ def job_lines(
 
 
 def _attempt_lines(last: Error | None, attempts: Sequence[AttemptRecord]) -> Iterator[str]:
-    """Yields the text lines of the failed attempts. A traceback that was already printed is left out. `last`
-    is the job's last error; its traceback comes at the end, unless it was already printed."""
+    """Yields the text lines of the failed attempts. Each traceback is printed once. `last` is the job's last
+    error."""
     seen: set[str] = set()
     if attempts:
         yield "failed_attempts:"
@@ -113,8 +109,7 @@ def _format_field(field: str, value: Any) -> str:
 
 
 def _format_need(need: Need) -> str:
-    """Returns the units that a job reserves in one pool as text, such as `gemini: 1500 tokens`. If no amounts
-    are known, the text is only the name of the pool and its key."""
+    """Returns the units that a job reserves in one pool as text, such as `gemini: 1500 tokens`."""
     units = ", ".join(format_quantity(amount, unit) for unit, amount in need.units.items())
     return f"{need.name}: {units}" if units else need.name
 

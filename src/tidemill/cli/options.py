@@ -143,8 +143,8 @@ def with_worker_options(log_format: str) -> Callable[[Callable[..., Any]], Calla
 
 
 def with_log_options(log_format: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Returns a decorator that adds --json, --log-format and --log-level to a command that runs until it is
-    stopped. `log_format` is the name of the default log format; it is only shown in the help text."""
+    """Returns a decorator that adds --json, --log-format and --log-level to a command. `log_format` is the
+    name of the default log format; it is only shown in the help text."""
     options = (
         click.option(
             "--json",

@@ -53,9 +53,8 @@ def _is_utf8() -> bool:
 
 
 def _escape_as_json(character: re.Match[str]) -> str:
-    """Returns one non-ASCII character as a JSON escape. The result stays valid, because such characters occur
-    in JSON only inside strings."""
-    return json.dumps(character[0])[1:-1]
+    """Returns one non-ASCII character as a JSON escape."""
+    return json.dumps(character[0])[1:-1]  # in JSON such a character is always inside a string
 
 
 def echo(text: object = "", *, err: bool = False, bold: bool = False) -> None:

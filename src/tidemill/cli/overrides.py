@@ -47,7 +47,7 @@ class OverrideOptions:
 
     async def arguments(self, app: Tidemill) -> Any:
         """Returns the keyword arguments `by`, `reason` and `until` for the call that stores the override. If
-        the user gave no end, `until` is UNSET, which keeps the present end."""
+        the user gave no end, the present end stays."""
         end = await self.end_option.resolve(app)
         return {"by": current_operator(), "reason": self.reason, "until": UNSET if end is None else end}
 
@@ -93,10 +93,8 @@ def with_override_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def parse_assignments(
     words: Sequence[str], known: Iterable[str], *, of: str, example: str
 ) -> Iterator[tuple[str, str]]:
-    """Yields (setting, value) for each word of the form SETTING=VALUE. Raises a usage error if a setting is
-    not in `known` or is given twice.
-
-    Error messages use `of`, such as "queues", and `example`, such as "concurrency=5"."""
+    """Yields (setting, value) for each word SETTING=VALUE. Raises a usage error for an unknown setting. Error
+    messages use `of`, such as "queues", and `example`, an assignment."""
     seen: set[str] = set()
     for word in words:
         name, equals, text = word.partition("=")
@@ -137,9 +135,11 @@ def report_unset(
 ) -> int:
     """Prints the result of an unset command and returns the exit code: 0 if an override was removed, else 1.
 
-    `noun` is "queue", "pool" or "schedule". `settings` are the settings to unset; empty means all. `view` is
-    the queue, pool or schedule after the change. `before` and `after` are its overrides before and after the
-    change. `declared_text` is printed if no override is left."""
+    - `noun`: "queue", "pool" or "schedule"
+    - `settings`: the settings to unset; empty means all
+    - `view`: the queue, pool or schedule after the change
+    - `before`, `after`: the overrides before and after the change
+    - `declared_text`: printed if no override is left"""
     held = {} if before is None else before.changes.given()
     if target.json:
         print_json(view)

@@ -76,16 +76,14 @@ class _LazyCommandGroup(CommandGroup):
         return command if isinstance(command, click.Command) else None
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command. Raises OutputPipeError if a reader such as `head` closes the pipe. Otherwise
-        click would exit with code 1."""
+        """Runs the command. Raises OutputPipeError if a reader such as `head` closes the pipe."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
             raise OutputPipeError from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Writes the list of commands for `--help`. The texts come from a table, so that no command has to be
-        imported."""
+        """Writes the list of commands for `--help`, without importing any command."""
         with formatter.section("Commands"):
             formatter.write_dl(list(_COMMAND_HELP.items()))
 

@@ -25,8 +25,8 @@ def print_status(word: str, **facts: Any) -> None:
 
 
 def print_worker_status(app: Tidemill, spec: str, links: Sequence[str] = ()) -> None:
-    """Makes this process print a JSON line when a worker starts, stops or dies. `spec` names the application.
-    If `links` is not empty when the worker starts, the line also has its first entry, a sign-in link."""
+    """Makes this process print a JSON line when a worker starts, stops or dies. The line of a start has the
+    first of `links`, which are sign-in links."""
 
     @app.on(WorkerStarted)
     def started(event: WorkerStarted) -> None:
@@ -59,8 +59,7 @@ def warn_unknown_queues(app: Tidemill, named: Iterable[str]) -> None:
 def warn_ignored_settings(app: Tidemill, named: Iterable[str] = ()) -> None:
     """Emits a warning for each setting that has no effect. `named` are queues that the worker serves.
 
-    A variable such as DATABASE_URL may be meant for another program. It causes no warning here; only
-    `tidemill doctor` reports it."""
+    DATABASE_URL and REDIS_URL cause no warning, because they may be meant for another program."""
     from tidemill.settings.settings import SHARED_URL_VARIABLES, find_overruled_url
     from tidemill.telemetry.events import SettingIgnored
 
@@ -76,11 +75,9 @@ async def preflight(
     app: Tidemill, options: WorkerOptions, beside: SideContext | None = None
 ) -> AsyncIterator[None]:
     """Async context manager in which a worker runs. `beside` is another context manager, such as the
-    dashboard, that stays open while the block runs.
-
-    For a worker that stops when idle, it first checks the names of the queues. With a mistyped name such a
-    worker would find no jobs and stop at once, without an error."""
-    if options.until_idle:
+    dashboard, that is open at the same time. Raises a usage error if a worker that stops when idle has
+    mistyped queue names."""
+    if options.until_idle:  # with a mistyped name it would find no jobs and stop, without an error
         await _refuse_mistyped_queues(app, options.queues)
     async with beside or nullcontext():
         yield
@@ -88,9 +85,7 @@ async def preflight(
 
 async def _refuse_mistyped_queues(app: Tidemill, named: Collection[str]) -> None:
     """Raises a usage error if the application and the store know none of the queues in `named`, and one of
-    these names looks mistyped.
-
-    A name that differs from a known queue only in a number is accepted: `feeds-2` may follow `feeds-1`."""
+    these names looks mistyped."""
     known = _known_queues(app)
     near = {name: found[0] for name in named if (found := close_matches(name, known))}
     mistyped = {name: near[name] for name in near if _without_numbers(name) != _without_numbers(near[name])}

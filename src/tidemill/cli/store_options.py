@@ -60,8 +60,8 @@ class Redaction:
 
 
 def with_secrets(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator that adds --show-secrets to a command. The command receives a Redaction as `redaction`. If
-    the user gives the option after a command with subcommands, it also applies to the subcommand."""
+    """Decorator that adds --show-secrets to a command. The command receives a Redaction as `redaction`. The
+    option of a group also applies to its subcommands."""
 
     @click.option("--show-secrets", is_flag=True, help="Print secret values as they are stored.")
     @functools.wraps(command)
@@ -123,9 +123,7 @@ class CommandTarget:
 
     def run(self, work: Callable[[Tidemill], Coroutine[Any, Any, T]], *, app: Tidemill | None = None) -> T:
         """Opens the store, runs `work` and returns its result. Raises StoreUnavailable if the store does not
-        exist, so that a mistyped URL creates nothing.
-
-        `app=None`: loads the application that this target names."""
+        exist. `app=None`: loads the application that this target names."""
         application = app or self.application()
         _require_store(application)
         return asyncio.run(_run_opened(application, work, declare=False))
@@ -149,11 +147,9 @@ class CommandTarget:
         self, work: Callable[[Tidemill], Coroutine[Any, Any, T]], app: Tidemill, *, declare: bool
     ) -> T:
         """Like `run`, but creates the store if there is none. `declare=True`: also writes the application's
-        queues and pools to the store.
-
-        Only commands that enqueue use `declare=True`. Other commands may run in a shell with other settings,
-        and must not overwrite the settings of queues and pools in the store."""
+        queues and pools to the store; only commands that enqueue do this."""
         require_shared_store(app)
+        # A shell may have other settings than the workers; it must not overwrite those in the store.
         return asyncio.run(_run_opened(app, work, declare=declare))
 
 

@@ -42,9 +42,7 @@ def _abort_note() -> Iterator[None]:
 
 @contextmanager
 def count_progress(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Context manager that shows a progress bar. Yields a function that sets the number of finished items. If
-    the user interrupts, the last number is printed.
-
+    """Context manager that shows a progress bar. Yields a function that sets the number of finished items.
     `total=None`: the number of items is unknown."""
     finished = 0
 
@@ -67,7 +65,7 @@ def count_progress(label: str, total: int | None) -> Iterator[Callable[[int], No
 @contextmanager
 def share_progress(label: str) -> Iterator[Callable[[float], None]]:
     """Context manager that shows a progress bar. Yields a function that sets the finished share (0 to 1); any
-    thread may call it. Before the first call the bar only shows that work is going on."""
+    thread may call it."""
     with _make_progress(TaskProgressColumn()) as progress:
         task = progress.add_task(label, total=None)
         yield lambda share: progress.update(task, completed=share, total=1.0)
@@ -149,8 +147,7 @@ def _column_widths(
     columns: Sequence[Column], natural: Sequence[int], visible: Sequence[int], width: int
 ) -> dict[int, int]:
     """Returns a dict from the index of each `visible` column to its width in characters. `natural` has the
-    width of each column without cuts. Each column first gets its minimum width. The rest of `width` goes to
-    the columns that need more, first to the column that needs the least."""
+    width of each column without cuts; `width` is the width of the table."""
     widths = {index: _min_width(columns[index], natural[index]) for index in visible}
     spare = max(0, width - _total_width(widths.values()))
     by_need = sorted(visible, key=lambda index: natural[index] - widths[index])

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @contextmanager
 def watch_key(key: str) -> Iterator[asyncio.Event]:
     """Context manager that yields an asyncio.Event. The event is set when the user presses `key` or closes
-    the terminal. Ctrl-C still interrupts. The terminal's mode is restored at the end."""
+    the terminal."""
     loop, event, terminal = asyncio.get_running_loop(), asyncio.Event(), sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
 
@@ -108,8 +108,8 @@ async def refresh_top(inspector: Inspector) -> TopSnapshot:
 
 
 def compute_rate(minutes: list[QueueMinute], now: float) -> JobRate:
-    """Returns the job rates of the last 60 seconds from the counters of whole minutes. The current minute
-    counts fully. The minute before counts in part: the share of it that lies within these 60 seconds."""
+    """Returns the job rates of the last 60 seconds, computed from counters per minute. Of the previous minute
+    only the share within these 60 seconds counts."""
     begun = now // MINUTE_SECONDS * MINUTE_SECONDS
     missing = 1 - (now - begun) / MINUTE_SECONDS
     share = {begun: 1.0, begun - MINUTE_SECONDS: missing}

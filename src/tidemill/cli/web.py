@@ -60,7 +60,7 @@ async def serve_dashboard(
     app: Tidemill, listener: socket.socket, on_link: Callable[[str], None], address: str
 ) -> AsyncIterator[None]:
     """Async context manager that serves the dashboard. Calls `on_link` with a sign-in link once the dashboard
-    is served. `address` is the dashboard's URL; it is stored, so that `tidemill link` can find it."""
+    is served. `address`: the dashboard's URL, which is stored for `tidemill link`."""
     from tidemill.auth.running_dashboards import DashboardAddress
     from tidemill.cli.overrides import current_operator
     from tidemill.web.server import serve_dashboard
@@ -79,13 +79,11 @@ CONNECT_TIMEOUT_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class DashboardLocation:
-    """The address of a dashboard. `host` is the machine that serves the dashboard; None if it is this
-    machine.
+    """The address of a dashboard. `host` is the machine that serves the dashboard; None for this machine.
 
     - `served=True`: the dashboard is running; it has stored its address
     - `served=False`: no running dashboard was found, and `address` comes from the settings
-    - `served=None`: the user or `web.public_url` gave the address. Nothing says whether the dashboard runs,
-      because a dashboard that is mounted in another application does not store its address"""
+    - `served=None`: the user or `web.public_url` gave the address; the dashboard may or may not be running"""
 
     address: str
     served: bool | None
@@ -119,8 +117,7 @@ async def find_dashboard(app: Tidemill, given_address: str | None) -> DashboardL
 
 
 async def _accepts_connections(address: str) -> bool:
-    """True if a server accepts a connection at `address`. A killed server leaves its address in the store, so
-    the stored address alone proves nothing."""
+    """True if a server accepts a connection at `address`."""
     url = urlsplit(address)
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):

@@ -154,8 +154,8 @@ def up(
 
 
 def _default_log_format(app: Tidemill) -> str | None:
-    """Returns "console" if no log format is configured, because people start `up` by hand and read its log.
-    Returns None otherwise, which means the configured format."""
+    """Returns "console" if no log format is configured, because people read the log of `up`. Otherwise
+    returns None, which means the configured format."""
     return "console" if app.settings.origin("log.format") == "default" else None
 
 

@@ -70,10 +70,10 @@ class BackgroundLoop:
 
 
 def refuse_on_loop(verb: str) -> None:
-    """Raises ConfigurationError on the thread of a running event loop. `verb` is the name of the blocking
-    method without `_sync`.
+    """Raises ConfigurationError on the thread of a running event loop, because a blocking call would stop the
+    loop.
 
-    A blocking call would stop the loop. It would hang forever if its result depends on that loop."""
+    `verb`: the name of the blocking method without `_sync`."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -40,16 +40,15 @@ T = TypeVar("T")
 
 
 def _wait_without_limit(_: Job) -> None:
-    """Does nothing. This is the default of `Client.on_wait`, a function that is called while a caller waits
-    for a result and may raise to end the wait."""
+    """Does nothing. It is the default of `Client.on_wait`, which is called while a caller waits for a
+    result."""
 
 
 class Client:
     """Sends jobs to the store and returns their handles.
 
-    `store` is a function that returns the application's store. `tasks`, `queues` and `pools` map names to
-    definitions and settings. They are the application's own dicts, not copies, so later declarations appear
-    in them."""
+    - `store`: a function that returns the application's store.
+    - `tasks`, `queues`, `pools`: the application's own dicts by name, not copies."""
 
     def __init__(
         self,
@@ -80,8 +79,8 @@ class Client:
         return (await self.session(declare=declare)).store
 
     async def store_for_reading(self) -> Store:
-        """Returns the store of the running event loop, for reading, and opens it if necessary. Declared
-        queues and pools are not written to the store now, but at the next call of `store`."""
+        """Returns the store of the running event loop, and opens it if necessary. Does not write declared
+        queues and pools."""
         return (self._sessions.current() or await self._sessions.open_for_reading()).store
 
     async def session(self, *, declare: bool = True) -> StoreSession:
@@ -110,12 +109,10 @@ class Client:
     def use_new_sessions(
         self, clock: Clock, entropy: Entropy, on_wait: Callable[[Job], None]
     ) -> Iterator[None]:
-        """Context manager for tests. Inside the block, the client opens new sessions with the store and uses
-        the given `clock`, `entropy` and `on_wait`. The end of the block restores the old ones. `on_wait` is
-        called while a caller waits for a job.
+        """Context manager for tests: inside the block, the client uses new sessions and the given `clock`,
+        `entropy` and `on_wait`.
 
-        `Application.use_store` replaces the store and calls this method. Call `close` before the block
-        ends."""
+        `on_wait` is called while a caller waits for a job. Call `close` before the block ends."""
         before = self._clock, self._sessions, self._background, self._blocking, self.on_wait
         self._clock, self._sessions, self.on_wait = clock, self._sessions.reopened(), on_wait
         self._background, self._blocking = BackgroundLoop(), None
@@ -184,7 +181,7 @@ class Client:
     @contextmanager
     def traced(self, request: JobRequest[R]) -> Iterator[JobRequest[R]]:
         """Context manager that yields the request to send. If tracing is on, the block runs inside a span,
-        and the yielded request is a copy that carries the trace context."""
+        and the request carries the trace context."""
         if self.tracing is None:
             yield request
             return
@@ -230,7 +227,7 @@ class Client:
 
     async def offer(self, requests: Sequence[JobRequest[Any]]) -> list[InsertResult]:
         """Sends the requests in chunks and returns one `InsertResult` per request, in order. A refused
-        request does not affect the others."""
+        request raises no error."""
         answers: list[InsertResult] = []
         for chunk in split_requests(requests):
             groups = tuple(JobGroup(request.queue, (request.job,)) for request in chunk.requests)
@@ -248,8 +245,8 @@ class Client:
         return handles
 
     def after_fork(self) -> None:
-        """Runs in the child process after a fork. Drops the event loops, threads and sessions of the parent.
-        The store is not touched, because each store handles a fork by itself."""
+        """Drops the event loops, threads and sessions of the parent process. Runs in the child process after
+        a fork."""
         self._sessions.forget()
         self._background = BackgroundLoop()
         self._blocking = None
@@ -301,8 +298,8 @@ class Client:
     def _handles(
         self, requests: Sequence[JobRequest[R]], answers: Sequence[InsertResult], before: int
     ) -> list[JobHandle[R]]:
-        """Returns a handle per request. If a request was refused, raises an error that says how many jobs are
-        stored. `before` is the number of jobs that earlier calls have stored."""
+        """Returns a handle per request. Raises if a request was refused. `before`: how many jobs are stored
+        already."""
         self._emit_enqueued(requests, answers)
         for request, answer in zip(requests, answers, strict=True):
             if refusal := _refusal_error(request.queue, answer):

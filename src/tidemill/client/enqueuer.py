@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
 
 class CallDeadline:
-    """A context manager that cancels its block at a given loop time and then raises TimeoutError: `with
+    """A context manager that cancels its block at a loop time and raises TimeoutError: `with
     deadline.until(time):`.
 
-    It works like `asyncio.timeout_at`, but reuses its timer: a timer that has not fired yet also serves the
-    next block. Only one block at a time may use it."""
+    It is a faster `asyncio.timeout_at` that reuses its timer. Only one block at a time may use it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -120,18 +119,15 @@ class JobEnqueuer:
 
     @property
     def _running_call(self) -> asyncio.Future[None] | None:
-        """A future that is done when the current call to the store has ended; None if no call runs.
-
-        `_flush` is the asyncio task that sends the collected requests. At its end, the task sets `_flush` to
-        None. A task that was cancelled before it started does not do this. Therefore `done()` is checked
-        too."""
+        """A future that is done when the current call to the store has ended; None if no call runs."""
+        # A task that is cancelled before its start never sets `_flush` to None.
         if self._flush is not None and not self._flush.done():
             return self._flush
         return self._single_call
 
     async def _insert_alone(self, groups: Sequence[JobGroup], deadline: float) -> InsertReplies | None:
-        """Sends one request in a call of its own and returns the replies. None if the store was unavailable;
-        the caller then retries the request together with others."""
+        """Sends one request in a call of its own and returns the replies. Returns None if the store was
+        unavailable; the caller then sends the request again."""
         self._single_call = self._loop.create_future()
         try:
             with self._call_deadline.until(min(self._loop.time() + ATTEMPT_TIMEOUT_SECONDS, deadline)):
@@ -202,8 +198,8 @@ class JobEnqueuer:
             _resolve_inserts(batch, answers)
 
     async def _retry_later(self, batch: list[_PendingInsert], error: StoreUnavailable) -> None:
-        """Waits before the next try. `batch` has the requests of the call that failed with `error`; the next
-        call sends them again. A request whose deadline comes before the next try fails at once."""
+        """Waits before the next call, which sends the requests in `batch` again. Requests whose deadline
+        comes first fail at once with `error`."""
         pause, self._pause = self._pause, min(self._pause * 2, MAX_RETRY_SECONDS)
         next_try = self._loop.time() + pause
         pending = [*batch, *self._waiting]

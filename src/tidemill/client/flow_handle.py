@@ -42,10 +42,11 @@ if TYPE_CHECKING:
 
 
 class FlowHandle:
-    """The handle of a flow that was sent: `await handle.result(timeout=600)`.
+    """The handle of a flow that was sent: `await handle.result(timeout=600)`. `app.flow_handle(id)` returns
+    it by id.
 
-    `app.flow_handle(id)` returns a handle for a flow by its `id`. `existing` is true if a flow with the same
-    name and key existed before; the handle then belongs to that flow."""
+    `existing`: True if a flow with the same name and key existed before; the handle then belongs to that
+    flow."""
 
     __slots__ = ("_owner", "_store_identity", "existing", "id")
 
@@ -59,8 +60,8 @@ class FlowHandle:
 
     @property
     def _client(self) -> Client:
-        """Returns the client. Raises FlowNotFound if the client now uses another store than when the handle
-        was created. This happens when a test uses the handle of a flow outside of its test kit."""
+        """Returns the client. Raises FlowNotFound if the client has changed its store since the handle was
+        created."""
         if self._owner.store_identity is not self._store_identity:
             raise FlowNotFound(f"flow {self.id!r} is in another store than the application works on now")
         return self._owner
@@ -72,12 +73,11 @@ class FlowHandle:
     ) -> Any:
         """Waits until the flow ends, at most `timeout` seconds, and returns the result of its last step.
 
-        If several steps have no following step, it returns a dict of their results by step name. With `step`,
-        it waits only for that step and returns the result of that step, a list if the step is mapped.
+        If several steps have no following step, returns a dict of their results by step name. With `step`,
+        waits only for that step and returns its result; the result of a mapped step is a list.
 
-        Raises FlowFailed, FlowCancelled, FlowNotFound, ResultTimeout or ResultUnreadable. Raises JobNotFound
-        if a job with a result was deleted. An async handler that waits lends its slot to other jobs, as in
-        `JobHandle.result`."""
+        Raises FlowFailed, FlowCancelled, FlowNotFound, JobNotFound, ResultTimeout or ResultUnreadable. While
+        an async handler waits, other jobs may use its slot."""
         patience = None if timeout is None else parse_seconds("timeout", timeout, ConfigurationError)
         until = None if patience is None else asyncio.get_running_loop().time() + patience
         name = step.name if isinstance(step, FlowStep) else step
@@ -147,10 +147,10 @@ class FlowHandle:
     async def _wait(
         self, document: Document, step: str | None, until: float | None, wait: OpenWait | None
     ) -> Document:
-        """Waits until the flow or the step has ended, or until the loop time `until`, and returns the flow's
-        document. `wait` is the registered wait of the calling handler; None outside of a handler.
+        """Waits until the flow or the step has ended, or until the loop time `until`. Returns the flow's
+        document.
 
-        It waits for wake-ups if the session has a free listener, and polls the store while it has none."""
+        `wait`: the registered wait of the calling handler; None outside of a handler."""
         session = await self._client.session()
         for delay in poll_delays(until):
             if await acquire_within(session.listeners, delay):

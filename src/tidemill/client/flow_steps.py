@@ -42,8 +42,8 @@ def unmapped(value: Any) -> Any:
 
 
 class FlowStep(Generic[R_co]):
-    """A step of a flow, returned by `flow.add` and `flow.map`. You can pass it as an argument of a later
-    step; the later step then receives the result of this step."""
+    """A step of a flow, returned by `flow.add` and `flow.map`. Pass it as an argument of a later step; the
+    later step then gets the result of this step."""
 
     __slots__ = (
         "_after",
@@ -122,9 +122,10 @@ class FlowStep(Generic[R_co]):
     ) -> FlowStep[R_co]:
         """Sets what happens when a job of this step has failed for good. Returns this step.
 
-        "fail" (the default): no new job starts, and the flow fails. "continue": the flow continues, and the
-        result of the job is None. `compensate=task`: that task runs with a StepFailure, and its result
-        replaces the result of the job."""
+        - "fail" (the default): no new job starts, and the flow fails.
+        - "continue": the flow continues, and the result of the job is None.
+        - `compensate=task`: that task runs with a StepFailure, and its result replaces the result of the
+          job."""
         self.flow.refuse_if_sent()
         if compensate is not None and what is None:
             self._check_compensation(compensate)
@@ -159,9 +160,10 @@ class FlowStep(Generic[R_co]):
         return FanOut(argument=argument, items=over)
 
     def give(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, mapped: bool) -> None:
-        """Sets the arguments of the step. An argument is a constant, the result of another step, or the list
-        for which the step has one job per element (the mapped argument). `mapped=True`: exactly one argument
-        is mapped. Raises InvalidPayload or ConfigurationError if an argument does not fit the task."""
+        """Sets the arguments of the step. Raises InvalidPayload or ConfigurationError if an argument does not
+        fit the task.
+
+        `mapped=True`: one argument is a list, and the step has one job per element."""
         try:
             arguments = self._task.definition.payload.bound(args, kwargs)
             over = _find_mapped_argument(arguments) if mapped else None
@@ -283,8 +285,7 @@ class FlowStep(Generic[R_co]):
         )
 
     def _follows_itself(self) -> bool:
-        """True if the step is part of a cycle. Every call of `after` checks this. To be fast, it reads only
-        the steps that this step waits for, not the whole flow."""
+        """True if the step is part of a cycle."""
         seen: set[int] = set()
         pending = list(self.parents)
         while pending:
@@ -305,8 +306,8 @@ class FlowStep(Generic[R_co]):
 
 
 def _find_mapped_argument(arguments: Mapping[str, Any]) -> str:
-    """Returns the name of the mapped argument: the only argument that is a step, or the only list if no
-    argument is a step. Raises InvalidPayload if there is none or more than one."""
+    """Returns the name of the only argument that is a step; if no argument is a step, of the only list.
+    Raises InvalidPayload if there is none or more than one."""
     steps = [argument for argument, value in arguments.items() if isinstance(value, FlowStep)]
     lists = [argument for argument, value in arguments.items() if isinstance(value, list | tuple)]
     found = steps or lists

@@ -83,18 +83,17 @@ class Flow:
         return self._client
 
     def add(self, task: Task[..., R], /, *args: Any, **kwargs: Any) -> FlowStep[R]:
-        """Adds a step with one job and returns the step. The arguments are those of the task. An argument may
-        be another step; the job then gets the result of that step."""
+        """Adds a step with one job and returns the step. An argument may be another step; the job then gets
+        the result of that step."""
         return self._add(task, args, kwargs, mapped=False)
 
     def map(self, task: Task[..., R], /, *args: Any, **kwargs: Any) -> FlowStep[R]:
         """Adds a step that runs the task once for each element of a list, and returns the step:
         `flow.map(speak, line=lines)`.
 
-        One argument is the list: the result of an earlier step, or a list given here. Each job gets one
-        element of it as this argument. Wrap any other argument that is a step in `unmapped(…)`; each job then
-        gets its whole value. A later step that takes the returned step as an argument gets the list of all
-        results."""
+        One argument is the list: an earlier step whose result is a list, or a list given here. Each job gets
+        one element of the list. To give all jobs the whole result of another step, pass `unmapped(step)`. A
+        later step gets the list of all results."""
         return self._add(task, args, kwargs, mapped=True)
 
     def refuse_if_sent(self) -> None:
@@ -123,8 +122,8 @@ class Flow:
     async def enqueue(self) -> FlowHandle:
         """Sends the flow and starts the steps that depend on no other step. Returns or raises within 5 s.
 
-        If a flow with the same name and key exists, nothing is sent and the handle has `existing=True`. After
-        an error you can send the same flow again; it starts only once."""
+        If a flow with the same name and key exists, nothing is sent, and the handle has `existing=True`.
+        After an error you can send the same flow again; it starts only once."""
         graph = self._checked()
         session = await self._client.session()
         advance = await make_first_advance(session.store, self._client.tasks, self.id, self.name, graph)
@@ -141,12 +140,14 @@ class Flow:
         return self._client.run_sync(self.enqueue)
 
     def _emit_flow_begun(self, answer: AdvanceResult, *, existing: bool, ours: bool) -> None:
-        """Emits FlowStarted. `answer` is the store's reply, and `ours` is True if this call created the flow.
-        A flow without any job ends in the same write that creates it. Then this method also emits FlowEnded,
-        unless a worker has advanced the flow since."""
+        """Emits FlowStarted. Also emits FlowEnded if the flow has no job and so has ended already.
+
+        - `answer`: the store's reply.
+        - `ours`: True if this call created the flow."""
         signals, steps = self._client.signals, len(self.steps)
         if signals.wants(FlowStarted):
             signals.emit(FlowStarted(flow=self.id, name=self.name, steps=steps, existing=existing))
+        # At a later revision a worker has advanced the flow, and emits its end.
         if ours and answer.document is not None and answer.document.revision == 1:
             emit_flow_ended(signals, None, answer.document)
 
@@ -208,8 +209,8 @@ class Flow:
 
 
 def _is_same_flow(graph: FlowGraph, answer: AdvanceResult) -> bool:
-    """True if this call of `enqueue` created the stored flow in `answer`. An earlier try of the same call may
-    have created it, although its reply was lost. False if the flow existed before the call."""
+    """True if this call of `enqueue` created the stored flow in `answer`, maybe in an earlier try whose reply
+    was lost."""
     if answer.done or answer.document is None:
         return answer.done
     return decode_graph(answer.document.record).sent == graph.sent

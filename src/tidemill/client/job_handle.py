@@ -41,10 +41,9 @@ FIRST_POLL_SECONDS, MAX_POLL_SECONDS = 0.25, 5.0
 
 
 class JobHandle(Generic[R_co]):
-    """The handle of a job that was sent: `await job.result(timeout=60)`.
+    """The handle of a job that was sent: `await job.result(timeout=60)`. `app.job(id)` returns it by id.
 
-    `app.job(id)` returns a handle for a job by its `id`. `existing` is true if a job with the same unique key
-    existed before; the handle then belongs to that job."""
+    `existing`: True if a job with the same unique key existed before; the handle then belongs to that job."""
 
     __slots__ = ("_owner", "_queue", "_store_identity", "existing", "id")
 
@@ -66,10 +65,8 @@ class JobHandle(Generic[R_co]):
 
     @property
     def _client(self) -> Client:
-        """Returns the client. Raises JobNotFound if the client now uses another store than when the handle
-        was created.
-
-        This happens when a test uses the handle of a job outside of its test kit."""
+        """Returns the client. Raises JobNotFound if the client has changed its store since the handle was
+        created."""
         if self._owner.store_identity is not self._store_identity:
             raise JobNotFound(
                 f"job {self.id!r} is in another store than the application works on now: a job of a test "
@@ -81,9 +78,9 @@ class JobHandle(Generic[R_co]):
         """Waits until the job ends, at most `timeout` seconds, and returns the handler's result. None waits
         without limit.
 
-        Raises JobFailed, JobCancelled, JobNotFound, ResultTimeout or ResultUnreadable. An async handler that
-        waits for another job lends its slot to other jobs. Raises WaitRefused if the calling handler must not
-        wait, for example because the wait could never end."""
+        Raises JobFailed, JobCancelled, JobNotFound, ResultTimeout or ResultUnreadable. While an async handler
+        waits, other jobs may use its slot. Raises WaitRefused if the calling handler must not wait, for
+        example because the wait could never end."""
         return self._outcome(await self._ended(timeout))
 
     def result_sync(self, timeout: float | timedelta | None = None) -> R_co:
@@ -140,8 +137,8 @@ class JobHandle(Generic[R_co]):
         return self._client.run_sync(lambda: self._amend(change))
 
     async def _missing(self) -> JobNotFound:
-        """Returns the JobNotFound error to raise. The message says how long the job's queue keeps ended jobs.
-        If the queue is unknown, the message lists how long the first queues of the store keep them."""
+        """Returns the JobNotFound error to raise. The message says how long the job's queue keeps ended
+        jobs."""
         store = await self._client.store()
         infos = [info for info in await store.queues() if self._queue in {None, info.name}]
         retentions = "; ".join(
@@ -221,8 +218,7 @@ class JobHandle(Generic[R_co]):
             ) from None
 
     def _decoded(self, job: Job) -> Any:
-        """Returns the result as the type that the job's task declares. The task is read from the stored job,
-        because a handle found by id or unique key may belong to a job of any task."""
+        """Returns the result as the type that the job's task declares."""
         if task := self._client.tasks.get(job.task):
             return task.result.decode(job.result)
         return None if job.result is None else msgspec.json.decode(job.result)
@@ -233,8 +229,8 @@ def _is_missing(amended: AmendResult) -> bool:
 
 
 def poll_delays(until: float | None) -> Iterator[float]:
-    """Yields the seconds to wait before each poll, 0.25 s at first and up to 5 s. The generator ends at the
-    loop time `until`; if `until` is None, it never ends."""
+    """Yields the seconds to wait before each poll, from 0.25 s up to 5 s. Ends at the loop time `until`; None
+    means never."""
     loop, delay = asyncio.get_running_loop(), FIRST_POLL_SECONDS
     while until is None or loop.time() < until:
         yield delay if until is None else min(delay, until - loop.time())

@@ -24,13 +24,12 @@ UniqueFunction = Callable[..., Unique]
 
 
 class JobOptions(TypedDict, total=False):
-    """The keyword options of `task.using(…)`, for one job.
+    """The keyword options of `task.using(…)`, for one job. Durations are seconds or timedeltas.
 
-    Durations are seconds or timedeltas. `at` is a Unix time or an aware datetime. `cost` replaces the cost of
-    the task; None keeps the task's cost.
-
-    `connection` is your own connection to the store's database. The job commits or rolls back with the open
-    transaction of that connection."""
+    - `at`: a Unix time or an aware datetime.
+    - `cost`: replaces the cost of the task; None keeps it.
+    - `connection`: your own connection to the store's database. The job commits or rolls back with its
+      transaction."""
 
     priority: int
     delay: float | timedelta

@@ -125,11 +125,10 @@ def _compute_needs(task: TaskDefinition, options: CheckedJobOptions, payload: by
 def _compute_option(
     field: str, expected: type[T], task: TaskDefinition, compute: Callable[..., Any], payload: bytes
 ) -> T:
-    """Calls the user's function `compute` with the decoded payload and returns its value. The function gets
-    the same values as the handler, for example a dataclass where the caller passed a dict.
+    """Calls the user's function `compute` with the decoded payload and returns its value.
 
-    Raises InvalidJob if the function raises or does not return `expected`. The message names the option
-    (`field`) and the task."""
+    Raises InvalidJob if the function raises or does not return `expected`. `field` is the name of the option
+    in the message."""
     arguments = task.payload.by_name(*task.payload.decode(payload))
     try:
         value = compute(**arguments)

@@ -49,11 +49,12 @@ MAX_SCHEDULES_PER_CALL = 1000
 
 
 class Schedules:
-    """The schedules of an application: `app.schedules`.
+    """The schedules of an application: `app.schedules`. Without an event loop, use
+    `app.run_sync(app.schedules.upsert(…))`.
 
-    The parameter `what` of its methods is a task without required arguments, or a job built by `task.job(…)`.
-    `declared` has the schedules that code declares with `app.schedule`, by name; workers write them to the
-    store when they start. Programs without an event loop call `app.run_sync(app.schedules.upsert(…))`."""
+    - `what` (parameter of the methods): a task without required arguments, or a job built by `task.job(…)`.
+    - `declared`: the schedules that code declares, by name; workers write them to the store when they
+      start."""
 
     def __init__(self, client: Client, new_id: Callable[[], str]) -> None:
         self._client, self._new_id = client, new_id
@@ -69,12 +70,12 @@ class Schedules:
     async def upsert(
         self, name: str, what: ScheduledWork, **options: Unpack[ScheduleUpsertOptions]
     ) -> ScheduleView:
-        """Creates a schedule, or changes the work or settings of an existing one, and returns it.
+        """Creates or changes a schedule, and returns it: `await app.schedules.upsert("feed-7",
+        refresh.job(feed), every=3600)`.
 
-        `await app.schedules.upsert("feed-7", refresh.job(feed), every=3600)`. The same call again changes
-        nothing. A changed cron expression or interval applies from now. Pause, override and history stay.
-        `next_at` moves the next tick; the interval is then counted from it. Raises ConfigurationError if code
-        declares a schedule of this name."""
+        The same call again changes nothing. A changed cron expression or interval applies from now. Pause,
+        override and history stay. `next_at` moves the next tick; the interval is then counted from it. Raises
+        ConfigurationError if code declares a schedule of this name."""
         await self.upsert_many([(name, what, options)])
         return await self.get(name)
 
@@ -83,7 +84,7 @@ class Schedules:
         …]`.
 
         If an entry is invalid, nothing is written. If code declares a schedule of the same name, an error is
-        raised; entries before it may be written already."""
+        raised; earlier entries may be written already."""
         specs = {name: self._make_upsert_spec(name, what, options) for name, what, options in entries}
 
         def put(name: str, before: Schedule | None, now: float) -> ScheduleWrite | None:
@@ -94,15 +95,17 @@ class Schedules:
         await change_schedules(await self._client.store(), specs, put)
 
     async def move(self, name: str, next_at: float | datetime) -> ScheduleView:
-        """Moves the next tick of a schedule with `every`, as `next_at` of `upsert` does, and returns the
-        schedule. Works for schedules that code declares too; a deploy keeps the new times. Raises
-        ConfigurationError for a cron expression, or if an override sets the times."""
+        """Moves the next tick of a schedule with `every`, and returns the schedule. The interval is then
+        counted from `next_at`.
+
+        A deploy keeps the new times. Raises ConfigurationError for a cron expression, or if an override sets
+        the times."""
         return await self._changed(name, partial(changes.move_next_tick, next_at=next_at))
 
     async def remove(self, *names: str) -> int:
         """Removes schedules and returns how many of them existed. Jobs that they created stay.
 
-        The next worker creates a schedule again if it is declared in code; remove it there."""
+        A schedule that code declares comes back with the next worker; remove it from the code."""
         removed: set[str] = set()
 
         def drop(name: str, before: Schedule | None, _: float) -> ScheduleWrite | None:
@@ -118,8 +121,8 @@ class Schedules:
     async def pause(
         self, name: str, *, until: float | datetime | None = None, reason: str | None = None
     ) -> ScheduleView:
-        """Pauses the schedule until the time `until`, or until `resume` if it is None. Ticks during the pause
-        create no jobs, also not later."""
+        """Pauses the schedule until the time `until`, or until `resume` if `until` is None. Ticks during the
+        pause create no jobs, not even after the pause."""
         end = await self._read_end(until)
         return await self._changed(name, partial(changes.pause_schedule, until=end, reason=reason))
 
@@ -136,9 +139,9 @@ class Schedules:
         until: float | datetime | UnsetType | None = UNSET,
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleView:
-        """Overrides settings that are declared in code. A deploy does not remove the override. The new
-        settings are added to those of the current override. `by` is the author. `until` is the end of the
-        whole override; None means no end. If `until` is not given, the current end stays."""
+        """Overrides settings of a schedule. A deploy does not remove the override. Settings are added to the
+        current override. `until` is the end of the whole override: UNSET keeps the present end, None means no
+        end."""
         put_over = _name_in_errors(name, lambda: read_schedule_changes(options))
         edit = join_override(put_over, by=by, reason=reason, until=await self._read_end(until))
         return await self._changed(name, partial(changes.override_schedule, edit=edit))
@@ -155,8 +158,8 @@ class Schedules:
         """Creates a job of the schedule now, even if the schedule is paused, and returns its handle. The next
         tick stays the same.
 
-        If `overlap` is "skip" and the last job has not ended, no job is created. The handle is then for the
-        last job and has `existing=True`."""
+        If `overlap` is "skip" and the last job has not ended, no job is created. The handle then belongs to
+        the last job and has `existing=True`."""
         while True:
             last, live = await self._last(name)
             if live:
@@ -165,7 +168,7 @@ class Schedules:
                 return JobHandle(self._client, job, existing=False)
 
     async def _run(self, name: str, last: str | None) -> str | None:
-        """Creates a job and returns its id. Returns None, without a job, if the last job is not `last`."""
+        """Creates a job and returns its id; None, without a job, if the last job is no longer `last`."""
         job: str | None = None
 
         def run(_: str, before: Schedule | None, now: float) -> ScheduleWrite | None:
@@ -229,9 +232,9 @@ class Schedules:
         return parse_end(until, now, ConfigurationError)
 
     async def _last(self, name: str) -> tuple[str | None, str | None]:
-        """Returns two job ids, each of which may be None: the last job of the schedule, and the job that
-        prevents a new one. If `overlap` is "skip" and the last job has not ended, the last job prevents a new
-        one."""
+        """Returns two job ids or None: the last job of the schedule, and the job that prevents a new one.
+
+        The last job prevents a new one if `overlap` is "skip" and the last job has not ended."""
         seen = await self.get(name)
         if seen.last_job is None or seen.settings.overlap != "skip":
             return seen.last_job, None

@@ -1,7 +1,7 @@
 """One session with the store per event loop.
 
-Futures and wake-ups belong to one loop, so two loops never share a store object. The first loop uses the
-store of the application. Each other loop uses a handle from `store.new_handle()`, with the same data."""
+Two loops never share a store object. The first loop uses the application's store; each later loop uses
+`store.new_handle()`, with the same data."""
 
 from __future__ import annotations
 
@@ -133,8 +133,8 @@ class StoreSessions:
             await store.declare_pools(changed)
 
     async def close(self) -> None:
-        """Closes the session of the running loop. A lock makes other callers wait and then open a new
-        session; without it they could use a closed store."""
+        """Closes the session of the running loop. Callers that come meanwhile wait, and then open a new
+        session."""
         loop = asyncio.get_running_loop()
         async with self._opening.setdefault(loop, asyncio.Lock()):
             session = self._pop_session(loop)

@@ -32,11 +32,11 @@ _ARRIVAL_FIELDS = ("priority", "at", "expires", "timeout", "unique", "key", "tra
 
 
 class ArrivalHandle(JobHandle[ResultT]):
-    """The handle of a job that was sent inside the caller's transaction. The job exists only after the
-    transaction has committed and a worker has admitted the job.
+    """The handle of a job that was sent inside the caller's transaction. The job exists after the commit,
+    when a worker has admitted it.
 
-    `result` first waits until the job exists. It raises JobNotFound if the job does not exist after `timeout`
-    seconds, or after 60 s if no timeout is given."""
+    `result` first waits until the job exists. It raises JobNotFound if that takes longer than `timeout` (60 s
+    if None)."""
 
     __slots__ = ()
 
@@ -77,8 +77,8 @@ def enqueue_in_transaction_sync(
 
 
 def arrival_options(request: JobRequest[Any]) -> bytes:
-    """Returns the options of an arrival as JSON. Options that come from the task are written too, because the
-    worker that admits the arrival may have other defaults. Options that are None are left out."""
+    """Returns the options of an arrival as JSON, including those of the task. Options that are None are left
+    out."""
     job = request.job
     fields = {name: getattr(job, name) for name in _ARRIVAL_FIELDS}
     if job.delay:
@@ -103,8 +103,7 @@ R = TypeVar("R")
 class Task(Generic[P, R]):
     """A function decorated with `@app.task`: `await describe.enqueue(songs)` sends a job.
 
-    `P` are the handler's parameters without its context, `R` is its return type. Calling the task runs the
-    function directly, so you can test a handler without a queue."""
+    Call the task itself to run the function directly, for example in a test."""
 
     __slots__ = ("_client", "_make", "_options", "definition")
 
@@ -145,8 +144,8 @@ class Task(Generic[P, R]):
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Sends a job and returns its handle. The arguments are those of the handler, without its context.
 
-        It returns when the store has the job, or raises within 5 s. Invalid arguments raise an error before
-        anything is sent."""
+        Returns when the store has the job, or raises within 5 s. Invalid arguments raise before anything is
+        sent."""
         request = self._make(self.definition, self._options, args, kwargs)
         if self._options.connection is not None:
             return await enqueue_in_transaction(self._client, self._options.connection, request)
@@ -155,9 +154,8 @@ class Task(Generic[P, R]):
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Like `enqueue`, for programs without an event loop.
 
-        On the thread of a running event loop the effect depends on the store. With SQLite the call works, but
-        blocks the loop for one commit. With a store that has no blocking methods the call raises
-        ConfigurationError."""
+        Do not call it on the thread of a running event loop. With SQLite it blocks that loop for one commit;
+        with a store that has no blocking methods it raises ConfigurationError."""
         request = self._make(self.definition, self._options, args, kwargs)
         if self._options.connection is not None:
             return enqueue_in_transaction_sync(self._client, self._options.connection, request)

@@ -35,8 +35,8 @@ class TaskOptions(TypedDict, total=False):
 
     - `key`, `unique`, `cost`: each may be a function of the task's arguments
     - `pool`: the pool that a job needs, or a list of pools; the handler calls the provider of the first pool
-    - `paid`: True if a result costs money although the task has no pool; the queue then keeps results longer
-    """
+    - `paid`: True if a result costs money although the task has no pool; the queue then keeps results
+      longer"""
 
     name: str
     queue: str
@@ -55,9 +55,8 @@ class TaskOptions(TypedDict, total=False):
 
 
 class TaskDecorator(Protocol):
-    """The type of the decorator `@app.task(…)`. The handler may be async or not. If its first parameter
-    is a `Context`, the task's own signature does not have this parameter: a caller of `enqueue` does not
-    pass it."""
+    """The type of the decorator `@app.task(…)`. The handler may be async or not. Callers of `enqueue` do not
+    pass its `Context` parameter."""
 
     @overload
     def __call__(self, handler: Callable[Concatenate[Context, P], HandlerCoroutine[R]], /) -> Task[P, R]: ...
@@ -75,8 +74,8 @@ class BatchTaskOptions(TypedDict, total=False):
 
     - `max_units`: the maximum of each unit per call, added up from the `item_cost` of its jobs.
     - `linger`: how many seconds a job waits for other jobs to share its call.
-    - `on_error`: what happens when a call raises. "bisect" splits the call into halves to find the
-      bad item, "singles" runs each job alone, "fail" fails all jobs of the call.
+    - `on_error`: what happens when a call raises. "bisect" splits the call into halves to find the bad item,
+      "singles" runs each job alone, "fail" fails all jobs of the call.
     - `cost`: the cost of a call without its items.
     - `item_cost`: the cost that each job adds to its call."""
 
@@ -102,7 +101,7 @@ class BatchTaskOptions(TypedDict, total=False):
 
 class BatchDecorator(Protocol):
     """The type of the decorator `@app.batch_task(…)`. The handler takes a list of items and returns a list of
-    results. A caller of `enqueue` passes one item, and its job has one result."""
+    results. Each job has one item and one result."""
 
     @overload
     def __call__(

@@ -1,5 +1,5 @@
 """The contract of a store: small protocols with numbered obligations.
 
-A store is one object that implements all protocols. The conformance tests cite the numbers (J1, Q1, R1 …).
-Most methods take a list of requests, so that one call does the work of many. `tidemill.engine` implements the
-rules once for all stores; a store only loads and saves rows."""
+A store is one object that implements all protocols. The conformance tests cite the obligations by number (J1,
+Q1, R1 …). `docs/reference/contracts.md` lists all of them. `tidemill.engine` implements the rules for all
+stores."""

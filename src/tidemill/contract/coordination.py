@@ -1,5 +1,4 @@
-"""Coordination of workers: leadership of duties (kinds of maintenance), and wake-ups with their topics and
-listeners."""
+"""Coordination of workers: leadership of duties, and wake-ups."""
 
 from __future__ import annotations
 
@@ -13,16 +12,15 @@ from tidemill.core.documents import DocumentKind
 
 
 class Leadership(msgspec.Struct, frozen=True):
-    """The result of `LeadershipStore.lead`: the duties that the worker leads now, and the work that waits. A
-    duty is a periodic service, such as maintenance, that one worker does at a time.
+    """The result of `LeadershipStore.lead`. A duty is periodic work, such as maintenance, that one worker
+    does at a time.
 
     - `leads`: the duties that the worker leads now.
-    - `free_in`: seconds until the first lease of another worker on one of the duties expires; None if no
-      other worker leads any of them.
-    - `clock`: the store's clocks.
+    - `free_in`: seconds until the first lease of another worker on these duties expires; None if there is
+      none.
     - `arrivals`: True if arrivals wait to be admitted.
-    - `dues`: for flows and for schedules, the seconds until the next one has to be advanced; None if none
-      will be due."""
+    - `dues`: seconds until the next flow, and the next schedule, has to be advanced; None if none will be
+      due."""
 
     leads: tuple[str, ...]
     free_in: float | None
@@ -37,18 +35,17 @@ class LeadershipStore(Protocol):
     async def lead(self, duties: Sequence[str], worker: str, lease: float) -> Leadership:
         """Renews the worker's leases on `duties`, takes the free ones, and reports which work waits.
 
-        `worker` is the worker's id, `lease` the duration of the leases in seconds. All of it is one request
-        to the store.
+        `worker` is the worker's id, `lease` the duration of the leases in seconds.
 
         C1  At most one worker leads a duty until its lease expires. Calling again renews the lease.
-        C3  The report agrees with `JobStore.arrivals` and `DocumentStore.worklist`, which return the
-            work. A document that is on the worklist is due in 0 seconds."""
+        C3  The report agrees with `JobStore.arrivals` and `DocumentStore.worklist`. A document on the
+            worklist is due in 0 seconds."""
         ...
 
     async def resign(self, duties: Sequence[str], worker: str) -> None:
         """Gives up the leases of `worker` on `duties`.
 
-        C2  Another worker can lead these duties at once. Duties that `worker` does not lead stay
+        C2  Another worker can lead these duties at once. A duty that `worker` does not lead stays
             unchanged."""
         ...
 
@@ -78,12 +75,10 @@ ARRIVALS_TOPIC = "arrivals"
 
 
 class WakeupListener(Protocol):
-    """A listener that waits for wake-ups of its topics.
+    """A listener that waits for wake-ups of its topics. Call `arm`, look for work once more, then call
+    `wait`.
 
-    Call `arm`, look for work once more, then call `wait`. No wake-up after `arm` is missed.
-
-    W1  `wait` returns True as soon as a wake-up has come since `arm`. If none comes, it returns False after
-        `timeout` seconds.
+    W1  `wait` returns True as soon as a wake-up has come since `arm`, and False after `timeout` seconds.
     W2  While a listener is not armed, sending a wake-up to its topics costs the sender nothing."""
 
     def arm(self) -> None: ...
@@ -93,21 +88,18 @@ class WakeupListener(Protocol):
 
 
 class WakeupStore(Protocol):
-    """The methods of a store that send and receive wake-ups. A topic names what a wake-up is about, such as
-    one queue.
+    """The methods that send and receive wake-ups. A topic names what a wake-up is about, such as one queue.
 
-    W3  Every method that makes jobs of a queue startable sends a wake-up to the queue's topic:
-        insert, promote, resume, a freed limit, a retry, a reclaim. Waking one armed listener is
-        enough, because a worker that leaves jobs behind sends another wake-up.
-    W4  Every method that ends a job sends a wake-up to the job's topic. Cancelling a running job
-        sends one to its worker's topic.
+    W3  Every method that makes jobs of a queue startable sends a wake-up to the queue's topic. Waking one
+        armed listener is enough: a worker that leaves jobs behind sends another wake-up.
+    W4  Every method that ends a job sends a wake-up to the job's topic. Cancelling a running job sends one to
+        the topic of its worker.
     W5  Every method that puts a document on the worklist, or changes its due time, sends a wake-up to
-        the worklist topic of its kind. An advance that ends a document sends one to the document's
-        topic."""
+        `worklist_topic` of its kind. An advance that ends a document sends one to the document's topic."""
 
     def listen(self, topics: Iterable[str]) -> WakeupListener: ...
 
     def wake(self, topics: Iterable[str]) -> None:
-        """Sends a wake-up to each topic. The topic of a queue wakes one armed listener; any other topic wakes
-        all its armed listeners."""
+        """Sends a wake-up to each topic. A queue's topic wakes one armed listener. Any other topic wakes all
+        its armed listeners."""
         ...

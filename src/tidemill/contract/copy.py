@@ -1,8 +1,6 @@
 """Copies the content of one store into another store, for `tidemill db copy`.
 
-Before a copy, the caller stops all workers and reclaims their last jobs, so a copy contains no current
-claim. Times of the old store's boot clock have no meaning in the new store; the accounts of pools drop
-them there."""
+Before a copy, the caller stops all workers and reclaims their last jobs."""
 
 from __future__ import annotations
 
@@ -35,8 +33,7 @@ class JobCopy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdCopy(msgspec.Struct, frozen=True, kw_only=True):
-    """The id of an enqueue request that the store remembers, so that a repeated insert gets the same answer
-    (J11).
+    """The id of an enqueue request that the store remembers (J11).
 
     - `verdict`: the first answer to the request.
     - `job`: the id of the created job, or of the job that held its unique key.
@@ -50,8 +47,8 @@ class IdCopy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdPage(msgspec.Struct, frozen=True):
-    """A page of the ids of enqueue requests that the store remembers. `cursor` is the argument for the next
-    page; None on the last page."""
+    """A page of remembered ids of enqueue requests. `cursor` is the argument for the next page; None on the
+    last page."""
 
     ids: tuple[IdCopy, ...]
     cursor: str | None
@@ -67,10 +64,10 @@ class QueueCopy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolCopy(msgspec.Struct, frozen=True, kw_only=True):
-    """A pool's declared settings, override and accounts, and its history with one entry per minute.
+    """A pool's declared settings, override, accounts and history.
 
-    `accounts` maps each key of the pool to its account. The account of a pool without keys is stored under
-    None."""
+    - `accounts`: the account of each key; a pool without keys has one account, under None.
+    - `history`: one entry per minute."""
 
     declared: PoolSettings
     override: Override[LimitChanges] | None = None
@@ -106,8 +103,8 @@ class CopyStore(Protocol):
     async def copy_jobs(self, after: int = 0, limit: int = 100) -> list[JobCopy]:
         """Returns up to `limit` jobs, oldest first, each with its details.
 
-        U5  Only jobs whose sequence number (`Job.seq`) is above `after` are returned. To read the next
-            page, pass the number of the last job."""
+        U5  All jobs returned have a sequence number (`Job.seq`) above `after`. To read the next page, pass
+            the number of the last job."""
         ...
 
     async def copy_ids(self, cursor: str = "") -> IdPage:
@@ -117,17 +114,17 @@ class CopyStore(Protocol):
         ...
 
     async def copy_in(self, copies: StoreCopy) -> None:
-        """Inserts the content of another store.
+        """Inserts the content of another store. Raises ConfigurationError if a job is running. A copy can be
+        repeated.
 
-        U7  Jobs, ids, queues, pools and documents are inserted in one transaction, or not at all.
-            Arrivals and the fence are written afterwards.
+        U7  Jobs, ids, queues, pools and documents are inserted in one transaction, or not at all. Arrivals
+            and the fence are written afterwards.
 
-        New jobs are placed behind the existing jobs, in the given order. A job, document or request whose id
-        is known stays unchanged, so a copy can be repeated. The inserted request ids are remembered for
-        another KNOWN_ID_SECONDS. Inserted flows and schedules are put on the worklist, and the next advance
-        looks up all their jobs.
-
-        Queues and pools are overwritten; the copied history is added to theirs. Accounts drop their times of
-        the boot clock, as after a restart. From now on the store gives only fences above `fence`. Raises
-        ConfigurationError if a job is running, because its worker would settle it in the old store."""
+        - A job, document or request whose id is known stays unchanged.
+        - New jobs are placed behind the existing jobs, in the given order.
+        - Request ids are remembered for another KNOWN_ID_SECONDS.
+        - Flows and schedules are put on the worklist, and the next advance looks up all their jobs.
+        - Queues and pools are overwritten. The copied history is added to the existing history.
+        - Accounts drop times of the boot clock, as after a restart.
+        - From now on the store gives only fences above `fence`."""
         ...

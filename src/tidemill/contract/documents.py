@@ -29,8 +29,7 @@ class DocumentPage(msgspec.Struct, frozen=True):
 
 
 def document_cursor(document: Document) -> str:
-    """Returns the cursor that continues after this document. The cursor contains creation time and id,
-    because two documents may be created at the same instant."""
+    """Returns the cursor that continues after this document."""
     return f"{document.created!r} {document.id}"
 
 
@@ -43,17 +42,15 @@ def parse_document_cursor(cursor: str) -> tuple[float, str]:
 
 
 def check_advances(advances: Sequence[Advance]) -> None:
-    """Raises ConfigurationError if one of the advances is invalid (F5). The message names the first invalid
-    one."""
+    """Raises ConfigurationError for the first invalid advance (F5)."""
     for item in advances:
         if problem := problem_with_advance(item):
             raise ConfigurationError(f"{item.kind} {item.id[:50]!r} cannot be advanced: {problem}")
 
 
 def refuse_unstorable(field: str, words: Iterable[str] | None) -> None:
-    """Raises ConfigurationError if one of the texts in `words` contains a NUL character or a lone surrogate,
-    because no store can keep such a text (F23). `field` is the name in the error message. `words` may be
-    None."""
+    """Raises ConfigurationError if a text in `words` contains a NUL character or a lone surrogate (F23).
+    `field` is the name in the error message."""
     for word in words or ():
         if not is_storable(word):
             raise ConfigurationError(
@@ -65,42 +62,37 @@ class DocumentStore(Protocol):
     """The methods that store, advance and find documents."""
 
     async def advance(self, advances: Sequence[Advance]) -> list[AdvanceResult]:
-        """Applies advances. Returns one result per advance, in order; a refused advance does not stop the
-        others.
+        """Applies advances. Returns one result per advance, in order. A refused advance does not stop the
+        next ones.
 
         F1  An advance is atomic: the document's new version, the jobs that it creates and the job changes
             that it handled are written together.
-        F2  An advance is applied if the document has the expected revision. Revision 0 expects that no
-            document has this id, and that no deleted flow had it lately (F4). Otherwise nothing changes.
-        F3  Jobs are inserted as usual, but queue length limits do not apply. A job whose id is known
-            stays unchanged. A job with an `error`, or with a problem that the store finds, is stored as
-            failed (`core.transitions.rejected_job`). It keeps its key, priority, timeout, trace and tags.
-            The result has one job id per job: its own, or that of the holder of its unique key.
-        F4  A finished document is kept for `keep` seconds from the moment it reached that state. The id
-            of a deleted or pruned flow is remembered for KNOWN_ID_SECONDS. The id of a schedule or a
-            record can be used again at once.
-        F5  An invalid advance (`core.documents.problem_with_advance`) raises ConfigurationError, and the
-            whole call changes nothing."""
+        F2  An advance is applied if the document has the expected revision; otherwise nothing changes.
+            Revision 0 expects that the id is not known (F4).
+        F3  Jobs are inserted as usual, but without queue length limits. A job whose id is known stays
+            unchanged. An invalid job is stored as failed (`core.transitions.rejected_job`). The result has
+            one id per job: its own, or that of the holder of its unique key.
+        F4  A finished document is kept for `keep` seconds. The id of a deleted flow is remembered for
+            KNOWN_ID_SECONDS. The id of a schedule or a record can be used again at once.
+        F5  An invalid advance (`core.documents.problem_with_advance`) raises ConfigurationError. The whole
+            call then changes nothing."""
         ...
 
     async def worklist(
         self, kind: DocumentKind, limit: int = 100, ids: Sequence[str] | None = None
     ) -> Worklist:
-        """Returns up to `limit` documents that have to be advanced. `ids`: if given, only documents with
-        these ids.
+        """Returns up to `limit` documents that have to be advanced, only those in `ids` if given.
 
-        Documents whose jobs have changed come first, then documents that are due. In each group the document
-        that has waited longest comes first.
+        Documents with changed jobs come first, then due documents; in both parts the longest wait first.
 
-        F10 Every method that ends or deletes a job of a flow, or moves it out of a final state, puts the flow
-            on the worklist in the same transaction. The flow stays there until an advance has handled that
-            change. Changes are listed oldest first, at most MAX_CHANGES_PER_DOCUMENT per document. A change
-            without a job means that all jobs of the document have to be looked up.
+        F10 A flow is on the worklist from the transaction in which one of its jobs ends, is deleted, or
+            leaves a final state. It stays there until an advance has handled the change. Changes are listed
+            oldest first, at most MAX_CHANGES_PER_DOCUMENT per document. A change without a job means: look up
+            all jobs of the document.
         F11 A document whose `due` has passed is on the worklist until an advance gives it another `due`.
-        F12 `next_due` is the number of seconds until the next document of that kind is due. All documents
-            of the kind count, not only `ids`.
-        F13 A record is never on a worklist. It has no due time, and changes of its jobs have no effect on
-            it."""
+        F12 `next_due` is the number of seconds until the next document of that kind is due, also outside
+            `ids`.
+        F13 A record is never on a worklist."""
         ...
 
     async def documents(self, kind: DocumentKind, ids: Sequence[str]) -> list[Document | None]:
@@ -118,17 +110,17 @@ class DocumentStore(Protocol):
         limit: int = 100,
         cursor: str | None = None,
     ) -> DocumentPage:
-        """Returns a page of up to `limit` documents, newest first. If `name` or `states` is given, only
-        documents with that name, or in one of these states, are returned.
+        """Returns a page of up to `limit` documents, newest first. `name` and `states`, if given, restrict
+        the page.
 
-        F21 Following `cursor` returns every matching document once, even if other documents are created
+        F21 Following `cursor` returns every matching document once, even if documents are created
             meanwhile."""
         ...
 
     async def document_counts(self, kind: DocumentKind) -> dict[str, int]:
         """Returns the number of documents of that kind in each state.
 
-        F22 The numbers are exact at every moment: counting all documents would give the same numbers.
+        F22 The numbers are exact at every moment.
         F23 An id, name or state that no store can keep (a NUL character, a lone surrogate) raises
-            ConfigurationError in every method of this protocol. It is not treated as unknown."""
+            ConfigurationError in every method of this protocol."""
         ...

@@ -1,9 +1,7 @@
 """The part of the contract about pools: provider quotas that are used fully and never exceeded.
 
-Code declares pools, and operators override them. A claim reserves units from every pool that a job needs, in
-the same transaction. `reserve` takes more units while the job runs. A reservation belongs to one claim and
-ends exactly once: when the attempt is settled, when the job is reclaimed, or when it expires. `core.windows`
-and `core.reservations` have the arithmetic. Stores apply it to the account of each pool and key."""
+A claim reserves units from every pool that a job needs. `reserve` takes more units while the job runs. A
+reservation belongs to one claim and ends once: by a settlement, by a reclaim, or when it expires."""
 
 from __future__ import annotations
 
@@ -34,10 +32,7 @@ class LimitView(msgspec.Struct, frozen=True, kw_only=True):
     - `declared`: the amount that code declares.
     - `used`: the units that count now; more than `amount` if the pool is in debt.
     - `free_in`: seconds until the whole limit is free again; None if unknown.
-    - `learned`: the lower limit that the provider seems to allow, and since when (wall time); None if nothing
-      was learned.
-    - `spacing`: the time between two calls that the provider seems to require, if it is longer than the
-      window; None if nothing was learned."""
+    - `learned`, `spacing`: the learned limit and spacing; None if nothing was learned."""
 
     name: str
     unit: str
@@ -52,8 +47,7 @@ class LimitView(msgspec.Struct, frozen=True, kw_only=True):
 def limit_views(
     declared: PoolSettings, in_force: PoolSettings, account: Account, now: Instant
 ) -> tuple[LimitView, ...]:
-    """Returns the views of all limits of a pool or of one key. `in_force` has the amounts that people set.
-    Used units count for as long as a learned spacing says."""
+    """Returns the views of all limits of a pool or of one key. `in_force` has the amounts after overrides."""
     spaced = apply_spacings(in_force, in_force, account.spacings, now.wall)
     return tuple(
         LimitView(
@@ -73,15 +67,13 @@ def limit_views(
 class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     """The current state of one pool, or of one key of it, for display.
 
-    - `override`: an operator's amounts for the whole pool; None if there are none.
-    - `key_override`: an operator's amounts for this key, which win (P23); None if there are none.
+    - `override`: an operator's amounts for the whole pool.
+    - `key_override`: an operator's amounts for this key, which win over `override` (P23).
     - `closures`: the closures that the breaker made.
-    - `closed`: the closure that an operator made, if any.
+    - `closed`: the closure that an operator made.
     - `reservations`: the number of open reservations.
     - `external_usage`: units that other programs used, by limit name.
-    - `ramp`: the share of its amount that the slowest limit may use during a ramp, between 0 and 1; None
-      without a ramp.
-    - `account`: the whole state, from which every wait can be computed."""
+    - `ramp`: the share of its amount that the slowest limit may use, 0 to 1; None without a ramp."""
 
     name: str
     key: str | None
@@ -98,9 +90,12 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolMinute(msgspec.Struct, frozen=True, kw_only=True):
-    """The counters of a pool for one minute, all keys together. `at` is the wall time at which the minute
-    starts. `calls` counts the calls that ended, `units` what they used, and `refusals` the provider's
-    refusals by reason."""
+    """The counters of a pool for one minute, all keys together.
+
+    - `at`: the wall time at which the minute starts.
+    - `calls`: the calls that ended.
+    - `units`: the units that these calls used.
+    - `refusals`: the provider's refusals by reason."""
 
     at: float
     calls: int
@@ -109,66 +104,55 @@ class PoolMinute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolStore(Protocol):
-    """The methods for settings and accounts of pools. P10 to P20 are obligations of the other methods of a
-    store.
+    """The methods for settings and accounts of pools. P10 to P20 are obligations of the methods for jobs.
 
     P10 Insert: a need that names an undeclared pool, or that the pool's limits could never admit
         (`PoolSettings.problem_with`), makes the group INVALID. The problem names pool and unit.
-    P11 A claim reserves all units that a job needs in the same transaction
-        (`core.accounts.request_units`), or leaves the job in its lane and takes nothing. The order of
-        J31 holds among the jobs that their pools admit.
-    P12 A pool that denies a request blocks all lanes of the queue that need the same pools (a group).
-        A pool with keys blocks only the job's lane (`core.lane_selection.BlockScope`). A blocked lane
-        costs later claims nothing until its wait is over, the pool's revision changes, a more urgent
-        job arrives, or the lane's first job leaves. The first job of every blocked group is tried at
-        least once a second, so no job depends on a wake-up that was lost. A limit may be lowered
-        after a larger job was accepted. Such a job blocks no other job: it moves into a lane of its
-        own (`core.needs.aside_lane`). That lane is tried when the pool's limits change, and once a
-        minute.
-    P13 Settling ends the claim's reservations with the usage that the settlement reports, or with all
-        reserved units if it reports none. If no call was made, the units are released. A stale
-        settlement does the same while the reservations exist: units are counted once per reservation,
-        not per job (I6).
-    P14 A reclaim ends the job's reservations and recounts them: their units count from now, because
-        the call may still be made. So does the return of a running job that its worker does not list
-        (J52). Cancelling a running job leaves them to its holder until the lease ends.
-    P15 Freeing units or opening a pool sends a wake-up to the queues of the jobs that wait for the
-        pool. So does the end of a waiting job for which a pool holds capacity
-        (`core.ledger.release_holds`). `ClaimResult.next_due` includes the soonest end of a wait.
-    P16 The observations of a settlement are applied in the same transaction, once. This also holds
-        for a stale settlement while its reservations exist or were recounted (P14). A settlement that
-        reports a successful call may raise guessed limits (`core.learned_limits.raise_guesses`).
-    P17 `core.ledger.settle_reservations` decides whether a refusal costs the job an attempt. If so,
-        the answer is CHARGED, and the settlement's `charged` outcome, if given, replaces its outcome.
-        The decision on a call's first job applies to its other jobs that are settled after it in the
-        same transaction. A call that was claimed before an overload closed the pool belongs to that
-        incident and is not charged, even if its extra requests (P21) left later. `SettleResult` and
-        `ClaimResult` list the pool changes of the transaction, once.
-    P18 A job settled as `UnitWait` also waits for the pools that its handler asked for. Its next
-        claim reserves those units apart from its needs (`core.late_calls.reserve_for_job`). When the
-        handler makes its call, `reserve` exchanges them: they are reserved again at that moment, in
-        one transaction, or not at all. Units that were not exchanged return with the settlement. A
-        job given back in its old position keeps its wait; any other outcome, and an operator's retry,
-        drops it. A job that could never get all units fails (P10).
+    P11 A claim reserves all units that a job needs in the same transaction (`core.accounts.request_units`),
+        or leaves the job in its lane and takes nothing. The order of J31 holds among the jobs that their
+        pools admit.
+    P12 A pool that denies a request blocks the job's group; a pool with keys blocks only the job's lane
+        (`core.lane_selection.BlockScope`). A blocked lane costs later claims nothing until its wait is over,
+        the pool's revision changes, a more urgent job arrives, or the lane's first job leaves. The first job
+        of every blocked group is tried at least once a second. A job that is larger than a lowered limit
+        moves into its own lane (`core.needs.aside_lane`) and blocks no other job.
+    P13 Settling ends the claim's reservations with the reported usage, or with all reserved units if none is
+        reported. If no call was made, the units are released. A stale settlement does the same while the
+        reservations exist (I6).
+    P14 A reclaim ends the job's reservations, and their units count from now, because the call may still be
+        made. The same holds for a running job that its worker does not list (J52). A cancelled job keeps its
+        reservations until its holder settles it or the lease ends.
+    P15 Freeing units or opening a pool sends a wake-up to the queues whose jobs wait for the pool. The end of
+        a waiting job with a hold does the same (`core.ledger.release_holds`). `ClaimResult.next_due` includes
+        the soonest end of a wait.
+    P16 The observations of a settlement are applied in the same transaction, once. This also holds for a
+        stale settlement while its reservations exist or were recounted (P14). A successful call may raise
+        guessed limits (`core.learned_limits.raise_guesses`).
+    P17 `core.ledger.settle_reservations` decides whether a refusal costs the job an attempt. If so, the
+        answer is CHARGED, and the settlement's `charged` outcome, if given, applies. The decision on a call's
+        first job applies to the jobs of the call that are settled after it in the same transaction. A call
+        claimed before an overload closed the pool is not charged. `SettleResult` and `ClaimResult` list the
+        pool changes once.
+    P18 A job settled as `UnitWait` also waits for the units that its handler asked for. Its next claim
+        reserves them apart from its needs (`core.late_calls.reserve_for_job`). When the handler makes its
+        call, `reserve` reserves them again, in one transaction. Unused units return with the settlement. A
+        job given back in its old position keeps its wait; any other outcome, and an operator's retry, drops
+        it. A job that could never get all units fails (P10).
     P19 A counter in the job's first need says how often in a row the job was settled as an excused
-        `JobRelease` (an error after a provider's refusal). An attempt that is charged or postponed,
-        and an operator's retry, reset the counter to 0.
-    P20 `ClaimResult.waited` is the number of seconds between the call of `claim` and the time from
-        which the units of its jobs count. The store reports as much as it can measure on one clock,
-        and never more than passed. A repeated claim (J33) reports None, because its units were
-        reserved earlier.
-    P24 A limit of one request per window may learn a spacing: a longer time between two calls
-        (`core.learned_spacings`). Refusals of its rate lengthen the spacing, and successful calls shorten
-        it, a confirmed one at most once an hour. It is stored with the account, survives a restart, and
-        keeps the account from being pruned. Only calls that were claimed after its last change count."""
+        `JobRelease` (an error after a provider's refusal). An attempt that is charged or postponed, and an
+        operator's retry, reset the counter to 0.
+    P20 `ClaimResult.waited` is the number of seconds from the call of `claim` to the time from which its
+        units count. The number is never too large. A repeated claim (J33) reports None.
+    P24 A limit of one request per window may learn a spacing (`core.learned_spacings`). Refusals lengthen the
+        spacing. Successful calls shorten it, a confirmed one at most once an hour. The spacing survives a
+        restart, and its account is not pruned. Only calls claimed after its last change count."""
 
     async def declare_pools(self, pools: Mapping[str, PoolSettings]) -> None:
         """Stores the pools that code declares, by name.
 
         P1  Overrides, closures and usage stay (like Q1). A new limit starts unused. A limit whose amount
             changed keeps its usage, and what was learned about it is forgotten. A pool with keys cannot
-            become a pool without keys, or the reverse, because the jobs and accounts of one kind would
-            not count for the other."""
+            become a pool without keys, or the reverse."""
         ...
 
     async def override_pool(
@@ -181,25 +165,23 @@ class PoolStore(Protocol):
         reason: str | None = None,
         until: float | UnsetType | None = UNSET,
     ) -> None:
-        """Adds an operator's new amounts for limits to the override of the pool, or of one key of it. `by` is
-        the author.
+        """Adds an operator's amounts to the override of the pool, or of one key of it. `by` is the author.
 
-        P2  Other limits in the override stay, as in Q2. The change takes effect with the next call of any
-            store method, on every worker. The override ends by itself at `until` (wall time).
-        P23 With `key`, the override belongs to one key of a pool with keys. All rules of P2 apply to it. For
-            each limit the override of the key wins over the override of the pool, which wins over the
-            declaration. What was learned about its limits is forgotten. An account with an override is not
-            pruned. A need is valid (P10) if the limits of its key admit it."""
+        P2  Limits that `changes` does not name stay, as in Q2. The change takes effect with the next call of
+            any store method, on every worker. The override ends by itself at `until` (wall time).
+        P23 With `key`, the override belongs to one key of a pool with keys, by the rules of P2. It wins over
+            the override of the pool, which wins over the declaration. What was learned about its limits is
+            forgotten. An account with an override is not pruned. A need is valid (P10) if the limits of its
+            key admit it."""
         ...
 
     async def clear_pool_override(
         self, pool: str, names: Sequence[str] = (), *, key: str | None = None
     ) -> None:
-        """Removes the named limits from the override of the pool, or of one key of it. Without `names` the
-        whole override is removed.
+        """Removes the named limits, or all if `names` is empty, from the override of the pool or of one key.
 
-        P22 The declared amounts apply again, by the rules of Q6. For a key, the pool's override applies
-            again if there is one."""
+        P22 The declared amounts apply again, by the rules of Q6. For a key, the pool's override applies again
+            if there is one."""
         ...
 
     async def reserve(
@@ -207,21 +189,19 @@ class PoolStore(Protocol):
     ) -> float | None:
         """Reserves more units for a running job. With `departure`, records a late or an extra request.
 
-        P3  Returns None if the units were reserved. Otherwise returns the seconds to wait: infinite if no
-            time is known because another call must end first, or if the claim is not current.
-        P21 `departure` says that the request is made in any case, so the store does not check whether the
-            units fit. LATE: the request leaves too late for its reservation, whose units count from now
-            instead, in one transaction. It is the pool's oldest with the same units, else its oldest.
-            EXTRA: the units are taken in addition to the reservation. An extra request is no further call
-            in flight, and the provider's answer still belongs to the reserved call. The result is None. A
-            claim that is not current, or an unknown pool, changes nothing."""
+        P3  Returns None if the units were reserved, else the seconds to wait. The wait is infinite if another
+            call must end first, or if the claim is not current.
+        P21 With `departure`, the request is made in any case: the store does not check whether the units fit,
+            and returns None. LATE: the units of a reservation count from now instead, in one transaction. The
+            store takes the pool's oldest reservation with the same units, else its oldest one. EXTRA: the
+            units are taken in addition to the reservation, without another call in flight. A claim that is
+            not current, or an unknown pool, changes nothing."""
         ...
 
     async def observe(self, observations: Sequence[Observation]) -> tuple[PoolChange, ...]:
         """Applies what a provider's answers said about pools, without a settlement. Returns the pool changes.
 
-        P4  The observations have the same effect as in a settlement (P16). Programs that run no job use
-            this method, and so do attempts that continue after a refusal."""
+        P4  The observations have the same effect as in a settlement (P16)."""
         ...
 
     async def close_pool(
@@ -233,17 +213,17 @@ class PoolStore(Protocol):
         by: str,
         reason: str | None = None,
     ) -> None:
-        """Closes a pool, or one key of it, for an operator. No job that needs it starts until `until` (wall
-        time), or until `open_pool` if `until` is None.
+        """Closes a pool, or one key of it, until `until` (wall time), or until `open_pool` if `until` is
+        None.
 
         P5  This closure is independent of the breaker. Only `open_pool` or its own end removes it."""
         ...
 
     async def open_pool(self, pool: str, *, key: str | None = None) -> None:
-        """Opens a pool, or one key of it, for an operator.
+        """Opens a pool, or one key of it.
 
-        P6  Every closure ends, whether the breaker or an operator made it, and learned limits are
-            forgotten. The pool starts without a probe and without a ramp."""
+        P6  The closures of the breaker and of operators end, and learned limits are forgotten. The pool
+            starts without a probe and without a ramp."""
         ...
 
     async def pools(self) -> list[PoolView]:
@@ -256,7 +236,7 @@ class PoolStore(Protocol):
     async def pool_history(self, pool: str, since: float) -> list[PoolMinute]:
         """Returns one entry per minute since the wall time `since`; minutes without calls are left out.
 
-        P8  The history is kept for HISTORY_SECONDS. A call counts in the minute in which its reservation
-            was settled or recounted, with its final usage. A call that was not made does not count. Every
-            reported refusal counts. An unknown pool has no minutes."""
+        P8  The history is kept for HISTORY_SECONDS. A call counts in the minute in which its reservation was
+            settled or recounted. A call that was not made does not count. Every reported refusal counts. An
+            unknown pool has no minutes."""
         ...

@@ -1,5 +1,4 @@
-"""The part of the contract about queue settings. Code declares settings, and operators override them; a
-deploy never removes an override."""
+"""The part of the contract about queue settings. Code declares settings, and operators override them."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ from tidemill.core.queues import Pause, QueueChanges, QueueSettings
 
 
 class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue with its settings. `declared` comes from code. `settings` are the settings in force: the
-    declared ones with the changes of `override`."""
+    """A queue with its settings. `declared` comes from code; `settings` are in force, with the changes of
+    `override`."""
 
     name: str
     declared: QueueSettings
@@ -46,8 +45,8 @@ class QueueStore(Protocol):
     async def declare(self, queues: Mapping[str, QueueSettings]) -> None:
         """Stores the settings that code declares, by queue name.
 
-        Q1  Overrides and pauses stay. An undeclared queue has default settings from its first job on. A
-            queue with paid tasks has a longer default retention, and the usual default never replaces it
+        Q1  Overrides and pauses stay. An undeclared queue has default settings from its first job on. The
+            default retention never replaces the longer one of a queue with paid tasks
             (`core.queues.redeclare_queue`)."""
         ...
 
@@ -60,24 +59,23 @@ class QueueStore(Protocol):
         reason: str | None = None,
         until: float | UnsetType | None = UNSET,
     ) -> None:
-        """Adds an operator's changes to the queue's override, in one transaction.
+        """Adds an operator's changes to the queue's override, in one transaction. `by` is the author.
 
-        `by` is the author. The whole override ends by itself at `until` (wall time). If `until` is left out,
-        the current end stays; None removes the end.
+        `until`: the wall time at which the whole override ends. Left out, the current end stays; None removes
+        the end.
 
-        Q2  Settings in `changes` replace those in the override, and the others stay, so the changes of
-            two operators are both kept. Author and reason are those of the last call. The override takes
-            effect with the next call of any store method, on every worker. After its end it no longer
-            applies, and jobs that its limit kept back may start with the next claim. A claim that finds
-            an expired override removes it, so that setting the clock back cannot restore it."""
+        Q2  Settings in `changes` replace those in the override; settings that `changes` does not name stay.
+            Author and reason are those of the last call. The override takes effect with the next call of any
+            store method, on every worker. After its end, jobs that its limit kept back may start with the
+            next claim. A claim that finds an expired override removes it, so setting the clock back cannot
+            restore it."""
         ...
 
     async def clear_override(self, queue: str, names: Sequence[str] = ()) -> None:
-        """Removes the named settings from the queue's override, so that the declared values apply again.
-        Without `names` the whole override is removed.
+        """Removes the named settings, or all if `names` is empty, from the queue's override.
 
-        Q6  Author, reason and end of the other settings stay. The change takes effect like an override
-            (Q2)."""
+        Q6  The declared values apply again with the next call of any store method. Author, reason and end of
+            the settings that stay are unchanged."""
         ...
 
     async def pause(self, queue: str, *, until: float | None = None, reason: str | None = None) -> None:

@@ -1,5 +1,4 @@
-"""The part of the contract with read-only queries. A query never makes a job wait, and workers need no query
-to run jobs."""
+"""The part of the contract with read-only queries. A query never makes a job wait."""
 
 from __future__ import annotations
 
@@ -16,10 +15,10 @@ from tidemill.core.states import State
 
 
 class JobPage(msgspec.Struct, frozen=True):
-    """A page of jobs. `cursor` is the argument for the next page; None on the last page.
+    """A page of jobs.
 
-    `partial`: True if the page is not full because `scan_limit` jobs were examined. The search continues at
-    `cursor`."""
+    - `cursor`: the argument for the next page; None on the last page.
+    - `partial`: True if the page ended early, because `scan_limit` jobs were examined."""
 
     jobs: tuple[Job, ...]
     cursor: int | None
@@ -27,8 +26,7 @@ class JobPage(msgspec.Struct, frozen=True):
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """A stored log line of a handler. `attempt` is the number of the attempt within `generation`, and `at` is
-    a wall time."""
+    """A stored log line of a handler. `attempt` counts within `generation`; `at` is a wall time."""
 
     generation: int
     attempt: int
@@ -50,10 +48,10 @@ class AttemptRecord(msgspec.Struct, frozen=True):
 
 
 class QueueMinute(msgspec.Struct, frozen=True):
-    """The counters of a queue for one minute. `at` is the wall time at which the minute starts.
+    """The counters of a queue for one minute. Jobs that an operator archived are not counted.
 
-    Jobs that an operator archived are not counted, because they did not run. `dropped_early` counts jobs that
-    were deleted because the queue had too many finished jobs, although they were not old enough (J84)."""
+    - `at`: the wall time at which the minute starts.
+    - `dropped_early`: finished jobs that were deleted before their retention age (J84)."""
 
     at: float
     done: int
@@ -68,10 +66,9 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about a queue beyond its counters. Times are wall times; None if there is no such job.
 
     - `oldest_ready`: since when the longest-waiting ready job could have started.
-    - `next_due`: when the next scheduled job becomes ready. The time is in the past if no worker has
-      promoted the job yet.
+    - `next_due`: when the next scheduled job becomes ready; in the past if the job was not promoted yet.
     - `retrying`: how many scheduled jobs have run before.
-    - `last_ended`: when a job last ended, as far as stored jobs and the history show."""
+    - `last_ended`: when a job last ended."""
 
     oldest_ready: float | None
     next_due: float | None
@@ -80,8 +77,10 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker, with what its last heartbeat reported. `holds`: the number of jobs that it runs. `seen`: the
-    wall time of its last heartbeat."""
+    """A worker, as its last heartbeat reported it.
+
+    - `holds`: the number of jobs that it runs.
+    - `seen`: the wall time of its last heartbeat."""
 
     id: str
     host: str
@@ -104,26 +103,24 @@ class StoreReader(Protocol):
     async def find(
         self, job_filter: Filter, limit: int = 100, cursor: int | None = None, scan_limit: int | None = None
     ) -> JobPage:
-        """Returns a page of up to `limit` jobs that match the filter `job_filter`, newest first.
+        """Returns a page of up to `limit` jobs that match `job_filter`, newest first.
 
-        R2  Following `cursor` returns every matching job once, even if others are inserted meanwhile.
-            `core.filters.matches_filter` says which jobs match. An invalid filter raises
-            ConfigurationError.
-        R11 If `scan_limit` is given, a page ends at the latest after that many jobs were examined, full
-            or not. Such a page is `partial`, and its cursor continues after the examined jobs. The time
-            per page therefore does not grow with the number of jobs. Jobs that a store skips by an index
-            do not count as examined."""
+        R2  Following `cursor` returns every matching job once, even if jobs are inserted meanwhile.
+            `core.filters.matches_filter` says which jobs match. An invalid filter raises ConfigurationError.
+        R11 With `scan_limit`, a page ends at the latest after that many jobs were examined, full or not. The
+            page is then `partial`, and its cursor continues after the examined jobs. Jobs that a store skips
+            by an index do not count as examined."""
         ...
 
     async def counts(self) -> dict[str, dict[State, int]]:
         """Returns the number of jobs by queue and state.
 
-        R3  The numbers are exact at every moment: counting all jobs would give the same numbers."""
+        R3  The numbers are exact at every moment."""
         ...
 
     async def history(self, queue: str, since: float) -> list[QueueMinute]:
-        """Returns the counters of a queue, one entry per minute since the wall time `since`; minutes without
-        changes are left out.
+        """Returns the counters of a queue per minute, since the wall time `since`. Minutes without changes
+        are left out.
 
         R4  The history is kept for HISTORY_SECONDS, also after its jobs are pruned."""
         ...
@@ -154,18 +151,18 @@ class StoreReader(Protocol):
         ...
 
     async def ahead(self, job: str) -> int | None:
-        """Returns how many ready jobs of its lane start before the ready job `job`; None if `job` is not
-        ready.
+        """Returns how many jobs of the lane start before the ready job `job`; None if `job` is not ready.
 
         R9  The count stops at MAX_AHEAD_COUNTED."""
         ...
 
     async def demand(self) -> list[Demand]:
-        """Returns one entry per queue, lane and priority: the number of ready jobs, and the units that one
-        job needs. Only jobs that need pools or belong to batch tasks are counted.
+        """Returns the number of ready jobs, and the units that one job needs, per queue, lane and priority.
 
-        R10 Jobs are counted exactly. The need per job is an average over the jobs of that lane and
-            priority that start first (`core.forecast.backlog`)."""
+        Only jobs that need pools or belong to batch tasks are counted.
+
+        R10 Jobs are counted exactly. The need per job is an average over the jobs that start first
+            (`core.forecast.backlog`)."""
         ...
 
 

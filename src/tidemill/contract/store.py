@@ -30,7 +30,7 @@ class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
     - `location`: the address without secrets.
     - `bytes`: the size of the store; None if unknown.
     - `free_bytes`: the part that `compact` can return; None if unknown.
-    - `warnings`: sentences about the setup. Each says what is wrong, what it can cost, and what to do."""
+    - `warnings`: what is wrong with the setup, one sentence each."""
 
     kind: str
     engine: str
@@ -60,9 +60,9 @@ class MaintenanceStore(Protocol):
         """Writes a copy of the store to the file `target`. `progress` is called with the finished share, 0 to
         1.
 
-        U3  The copy shows the store as of one instant and can be opened as a store. A target that exists
-            is refused, and a failed backup leaves no files behind. A store whose database has its own
-            backup tools raises ConfigurationError, which names these tools."""
+        U3  The copy shows the store as of one instant and can be opened as a store. A target that exists is
+            refused. A failed backup leaves no files behind. A store whose database has its own backup tools
+            raises ConfigurationError, which names these tools."""
         ...
 
     async def compact(self) -> None:
@@ -74,19 +74,19 @@ class MaintenanceStore(Protocol):
 
 @runtime_checkable
 class PeriodicMaintenance(Protocol):
-    """A store that needs its own periodic maintenance while it is in use, such as a vacuum of its tables."""
+    """A store that needs its own periodic maintenance, such as a vacuum of its tables."""
 
     async def run_maintenance(self) -> bool:
         """Does a part of the store's maintenance. Returns True if more has to be done at once.
 
-        U8  The worker that leads this duty calls the method every few seconds. It is harmless if two
-            workers do so."""
+        U8  The worker that leads this duty calls the method every few seconds. Two workers may do so at
+            once."""
         ...
 
 
 @runtime_checkable
 class CreatableStore(Protocol):
-    """A store that `open` creates if it does not exist. This needs time and database permissions."""
+    """A store that `open` creates if it does not exist. Creating it needs time and database permissions."""
 
     async def is_created(self) -> bool:
         """True if the store exists.
@@ -120,13 +120,11 @@ class Store(
 
     S1  `open` checks that the store can be used. If it cannot, the error says what to do.
     S2  `close` lets accepted work finish. Calling `close` again does no harm.
-    S3  `new_handle` returns a second handle on the same data, for another thread with its own event
-        loop."""
+    S3  `new_handle` returns a second handle on the same data, for another thread with its own event loop."""
 
     @property
     def blocking(self) -> BlockingVerbs | None:
-        """The methods for programs without an event loop. None if the store can only be used from an event
-        loop; the client then runs its own loop."""
+        """The methods for programs without an event loop; None if the store needs an event loop."""
         ...
 
     async def open(self) -> Self: ...

@@ -1,7 +1,7 @@
 """The account of one pool, or of one key of a pool, and the functions that change an account.
 
-A store loads an account, calls one of these functions in the transaction that changes the job, and saves the
-returned account. `core.reservations` counts the units. `core.breaker` closes and opens the pool."""
+A store loads an account, calls one of these functions, and saves the returned account in the same
+transaction."""
 
 from __future__ import annotations
 
@@ -35,8 +35,11 @@ _RAMP_BISECTIONS = 30
 
 
 class OperatorClosure(msgspec.Struct, frozen=True, kw_only=True):
-    """A closure that an operator set by hand. It lasts until the wall time `until`; None means that it has no
-    end. An operator may remove it earlier. `by` is the operator's name, and `since` is a wall time."""
+    """A closure that an operator set by hand.
+
+    - `by`: the operator's name.
+    - `since`: the wall time when the closure began.
+    - `until`: the wall time of its end, None for no end."""
 
     by: str
     since: float
@@ -48,14 +51,12 @@ class OperatorClosure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """The stored account of one pool, or of one key of a pool.
+    """The stored account of one pool, or of one key of a pool. Dictionaries have limit names as keys.
 
-    - `state`: the windows and the reserved units of all limits.
+    - `state`: the windows and the reserved units.
     - `closed`: the operator's closure, None if there is none.
-    - `external_usage`: by limit name, a window that counts only the units that other programs used.
-    - `learned`: the learned limits, by limit name.
-    - `suspects`: by limit name, the wall time of a refusal that may mean that the limit is too high.
-    - `spacings`: by limit name, learned times between two calls that are longer than the window.
+    - `external_usage`: windows that count only external usage.
+    - `suspects`: the wall time of a refusal that may mean that the limit is too high.
     - `override`: an operator's limits for this key (P23), None if there are none."""
 
     state: PoolState = PoolState()
@@ -69,8 +70,10 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnitGrant(msgspec.Struct, frozen=True):
-    """The answer to a request whose units were reserved. `account` is the account after the reservation.
-    `probe=True`: the call is the pool's probe, and other calls wait for its result."""
+    """The answer to a request whose units were reserved.
+
+    - `account`: the account after the reservation.
+    - `probe`: True if the call is the pool's probe."""
 
     account: Account
     reservation: Reservation
@@ -78,12 +81,12 @@ class UnitGrant(msgspec.Struct, frozen=True):
 
 
 class UnitDenial(msgspec.Struct, frozen=True):
-    """The answer to a request whose units were not reserved. `account` is the account to save; it may now
-    hold capacity for the job.
+    """The answer to a request whose units were not reserved.
 
-    `cause` is the name of a limit, "closed" for an operator's closure, the reason of another closure, or
-    "held for job …". `wait` is in seconds. It is infinite if only the end of a call or an operator can change
-    the answer. `never=True`: the call is larger than a limit that was lowered after the job was accepted."""
+    - `account`: the account to save; it may have a new hold for the job.
+    - `cause`: a limit name, "closed" (by an operator), the reason of another closure, or "held for job …".
+    - `wait`: the seconds to wait; infinite if a call must end or an operator must act first.
+    - `never`: True if the call is larger than a limit."""
 
     account: Account
     cause: str
@@ -92,12 +95,10 @@ class UnitDenial(msgspec.Struct, frozen=True):
 
 
 def refresh_account(pool: PoolSettings, account: Account, boot: str, now: Instant) -> Account:
-    """Returns a stored account brought up to date. The ends of closures are recomputed for the current wall
-    clock, and buckets are resized to the current limits.
+    """Returns a stored account brought up to date with the current clocks and limits.
 
-    `boot` is the current boot id. If it differs from the stored id, the machine has restarted, and times on
-    the old boot clock are dropped. Windows measured in seconds (not calendar windows) then count as fully
-    used."""
+    `boot` is the current boot id. If the stored boot id differs, the machine has restarted. Windows measured
+    in seconds then count as fully used."""
     account = _after_boot(pool, account, boot, now)
     known = breakers.with_current_ends(account.breaker, now)
     account = account if known is account.breaker else replace(account, breaker=known)
@@ -122,7 +123,7 @@ def _after_boot(pool: PoolSettings, account: Account, boot: str, now: Instant) -
 
 def mark_other_boot(account: Account) -> Account:
     """Returns the account with a boot id that no store has. Use it for an account that is copied from another
-    store, whose boot clock differs. The next `refresh_account` then drops all times on the boot clock."""
+    store."""
     if not account.state.boot:
         return account
     return replace(account, state=replace(account.state, boot=OTHER_BOOT_ID))
@@ -130,7 +131,7 @@ def mark_other_boot(account: Account) -> Account:
 
 def redeclare_account(account: Account, names: frozenset[str]) -> Account:
     """Returns the account with only the state of the limits in `names` (P1). `names` comes from
-    `core.pools.surviving_limits`. A limit that is removed and declared again later starts unused."""
+    `core.pools.surviving_limits`."""
     windows = {name: window for name, window in account.state.windows.items() if name in names}
     others = {name: window for name, window in account.external_usage.items() if name in names}
     held = {name: units for name, units in account.state.held.items() if name in names}
@@ -145,8 +146,8 @@ def redeclare_account(account: Account, names: frozenset[str]) -> Account:
 def pool_with_learned_limits(
     pool: PoolSettings, account: Account, now: Instant, units: Units | None = None
 ) -> PoolSettings:
-    """Returns the pool's settings, with learned limits and spacings in place of the declared ones. `units`
-    are those of a call that has to fit, see `learned_limits.apply_learned_limits`."""
+    """Returns the pool's settings, with learned limits and spacings in place of the declared ones. `units`:
+    the units of a call that has to fit, see `learned_limits.apply_learned_limits`."""
     limited = learned_limits.apply_learned_limits(pool, account.learned, now.wall, units)
     return learned_spacings.apply_spacings(pool, limited, account.spacings, now.wall)
 
@@ -206,9 +207,8 @@ def recount_account(pool: PoolSettings, account: Account, reservation: Reservati
 
 
 def record_call_end(account: Account, job: str, now: Instant, *, is_success: bool) -> Account:
-    """Returns the account after a call of `job` has ended. It changes only if the job is the pool's probe.
-    `is_success=True`: the call succeeded, and the pool opens. `is_success=False`: the call does not show
-    whether the pool can be opened, so another job may become the probe."""
+    """Returns the account after a call of `job` has ended. The account changes only if the job is the pool's
+    probe. A successful probe opens the pool. Without success, another job may become the probe."""
     changed = (
         breakers.finish_probe(account.breaker, job, now)
         if is_success
@@ -225,9 +225,8 @@ def has_learned(account: Account) -> bool:
 def record_success(
     pool: PoolSettings, account: Account, now: Instant, claimed: float | None = None
 ) -> Account:
-    """Returns the account after a successful call, which was claimed at the boot-clock time `claimed`.
-    Guessed limits may rise now, up to the declared amount. A limit is guessed if the provider refuses calls
-    without stating its limit. A learned spacing may become shorter."""
+    """Returns the account after a successful call. Guessed limits may rise, and learned spacings may become
+    shorter. `claimed` is the boot-clock time of the call's claim."""
     learned = learned_limits.raise_guesses(pool, account.learned, now.wall)
     spacings = learned_spacings.learn_from_success(pool, account.spacings, claimed, now)
     if learned is account.learned and spacings is account.spacings:
@@ -246,12 +245,13 @@ def record_observation(
     running: int,
     call: CallFacts = UNKNOWN_CALL,
 ) -> Account:
-    """Returns the account after a provider's answer `seen`. Limits that the answer states are learned, and a
-    refusal changes the breaker. If the provider reports fewer units left than our count, the difference
-    counts as external usage.
+    """Returns the account after a provider's answer `seen`: learned limits, breaker and external usage may
+    change.
 
-    `job` is the job of the call if the call was the probe, else None. `chance` is a random number from 0 to
-    1. `running` is the number of calls in flight. `call` has facts about the call's reservation."""
+    - `job`: the job of the call if the call was the probe, else None.
+    - `chance`: a random number from 0 to 1.
+    - `running`: the number of calls in flight.
+    - `call`: facts about the call's reservation."""
     account = _with_stated_limits(pool, account, seen.amounts, now)
     state, others = core_external_usage.record_external_usage(
         pool_with_learned_limits(pool, account, now), account.state, account.external_usage, seen, call, now
@@ -309,9 +309,8 @@ def open_account(account: Account) -> Account:
 
 
 def _with_breaker(account: Account, changed: Breaker) -> Account:
-    """Returns the account with `changed` as its breaker. If the breaker has changed, the account's revision
-    grows by one. Stores then drop the blocks of waiting jobs and try these jobs again, because the pool may
-    be open now."""
+    """Returns the account with `changed` as its breaker. If the breaker differs, the account's revision
+    grows, and stores try waiting jobs again."""
     if changed == account.breaker:
         return account
     state = replace(account.state, revision=account.state.revision + 1)
@@ -327,8 +326,7 @@ def _with_learned(
     pool: PoolSettings, account: Account, learned: LearnedLimits, spacings: LearnedSpacings, now: Instant
 ) -> Account:
     """Returns the account with these learned limits and spacings. If a limit grew or a spacing became
-    shorter, the account's revision grows too. Stores then drop the blocks of waiting jobs and try these jobs
-    again."""
+    shorter, the account's revision grows, and stores try waiting jobs again."""
     changed = replace(account, learned=learned, spacings=spacings)
     pairs = zip(
         pool_with_learned_limits(pool, account, now).limits,
@@ -349,9 +347,11 @@ def _allows_more(before: Limit, after: Limit) -> bool:
 def _with_guessed_limits(  # noqa: PLR0917 - a refusal and its context
     pool: PoolSettings, account: Account, refusal: Refusal, amounts: Units, running: int, now: Instant
 ) -> Account:
-    """Returns the account after a refusal that states no amount for a limit. The first such refusal is only
-    remembered. A second one, or a refusal of a guess that has risen, lowers the limit to a guess. `amounts`
-    are the amounts that the provider stated, and `running` is the number of calls in flight."""
+    """Returns the account after a refusal. If the provider stated no amount for a limit, the first refusal is
+    only remembered, and a second one lowers the limit.
+
+    - `amounts`: the stated amounts by limit name.
+    - `running`: the number of calls in flight."""
     learned, suspects = dict(account.learned), dict(account.suspects)
     for limit, by_people in zip(
         pool_with_learned_limits(pool, account, now).limits, pool.limits, strict=True
@@ -376,7 +376,7 @@ def _with_guessed_limits(  # noqa: PLR0917 - a refusal and its context
 
 def _remaining_units(pool: PoolSettings, state: PoolState, now: Instant) -> Units:
     """Returns the units that are left of each limit by our own count, by limit name. Limits on concurrency
-    are left out, because providers do not report them."""
+    are left out."""
     windowed = [limit for limit in pool.limits if limit.per is not None]
     return {limit.name: limit.amount - state.counted(limit, now, pool.guards) for limit in windowed}
 
@@ -384,8 +384,8 @@ def _remaining_units(pool: PoolSettings, state: PoolState, now: Instant) -> Unit
 def _ramp_wait(
     pool: PoolSettings, account: Account, request: UnitRequest, wait: float, now: Instant
 ) -> float:
-    """Returns the seconds until the ramp admits the call. `wait` is the wait at the current size of the
-    limits. The result may be shorter than `wait`, because the limits grow during the ramp."""
+    """Returns the seconds until the ramp admits the call. `wait`: the seconds if the limits stayed as they
+    are now."""
     rest = breakers.ramp_seconds_left(pool, account.breaker, now)
 
     def lets_in(later: float) -> bool:

@@ -1,5 +1,4 @@
-"""Decides what a lane of a batch task does when it gets its turn. It starts a call, waits for more jobs, or
-is blocked because a pool denies the units."""
+"""Decides what a lane of a batch task does when its turn comes: start a call, or wait."""
 
 from __future__ import annotations
 
@@ -80,12 +79,12 @@ def start_batch(  # noqa: PLR0917 - the state of a lane at its turn
     lane: tuple[str, str],
 ) -> BatchWait | ClaimDenial | BatchStart:
     """Decides whether a lane of a batch task starts a call now, and reserves the call's units. Returns
-    `BatchWait` if the lane waits for more jobs, `ClaimDenial` if a pool denies the units, else `BatchStart`.
+    `BatchWait` if the lane waits for more jobs, and `ClaimDenial` if a pool denies the units.
 
-    `rule` is the batch policy of the lane's first job. `waiting` has the first `max_items` jobs of the lane;
-    at most `most` of them may start now. `batch_due_at` is the boot-clock time at which the lane starts at
-    the latest, None if no earlier claim set one. With it, a wall clock that is set back cannot make the lane
-    wait longer (I26). `lane` is the pair of queue and lane name."""
+    - `rule`: the batch policy of the lane's first job.
+    - `waiting`: the first `max_items` jobs of the lane; at most `most` of them may start now.
+    - `batch_due_at`: the boot-clock time of the latest start, None if no earlier claim set one (I26).
+    - `lane`: the pair of queue and lane name."""
     wait = min(
         seconds_until_full(rule, waiting, now.wall),
         math.inf if batch_due_at is None else batch_due_at - now.boot,
@@ -104,8 +103,8 @@ def single_call_needs(job: BatchJob) -> tuple[Need, ...]:
 def _reserve_call(
     pool_ledger: Ledger, rule: BatchPolicy, jobs: Sequence[ReadyBatchJob], now: Instant, lane: tuple[str, str]
 ) -> ClaimDenial | BatchStart:
-    """Reserves one call for as many of the first `jobs` as the pools admit. If not even one job fits, returns
-    the denial for a call with the first job."""
+    """Reserves one call for as many of the first `jobs` as the pools admit. If no job fits, returns the
+    denial for the first job."""
     first = jobs[0]
 
     def fits(count: int) -> bool:

@@ -26,9 +26,9 @@ class BatchPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How the jobs of a batch task share calls.
 
     - `max_items`: the most jobs in a call.
-    - `max_units`: by unit, the most units that the jobs of a call may need together.
-    - `linger`: how many seconds a job waits for other jobs.
-    - `call`: by pool, the fixed cost of a call. The needs of each job are added to it."""
+    - `max_units`: by unit, the most units of all jobs of a call together.
+    - `linger`: how many seconds a job waits for more jobs.
+    - `call`: by pool, the fixed cost of a call, in addition to the needs of its jobs."""
 
     max_items: int
     linger: float = 0.0
@@ -58,8 +58,8 @@ class PooledJob(Protocol):
 
 
 class BatchCandidate(PooledJob, Protocol):
-    """A ready job in a lane of a batch task. A batch that failed may be split into parts, which run
-    separately. `part` is the name of the part that this job belongs to, '' if its batch was not split."""
+    """A ready job in a lane of a batch task. After a failure a batch may be split into parts. `part` is the
+    name of the job's part, '' if its batch was not split."""
 
     @property
     def due(self) -> float: ...
@@ -87,30 +87,29 @@ P = TypeVar("P", bound=BatchMember)
 
 
 def seconds_until_full(rule: BatchPolicy, waiting: Sequence[BatchCandidate], now: float) -> float:
-    """Returns the seconds until the first jobs of a lane should start a call; 0 means now.
+    """Returns the seconds until the first jobs of a lane should start a call; 0 means now. A call starts when
+    it is full, or when its oldest job has waited for `linger` seconds.
 
-    `waiting` has the first `max_items` jobs of the lane, in order. `now` is a wall time. A call starts when
-    it is full, or when its oldest job has waited for `linger` seconds. It starts at once if the first job has
-    crashed before or belongs to a part of a split batch. It also starts at once if all jobs are due in the
-    future, because the wall clock was set back after they were stored."""
+    - `waiting`: the first `max_items` jobs of the lane, in order.
+    - `now`: the wall time."""
     if len(waiting) >= rule.max_items or waiting[0].part or waiting[0].crashes:
         return 0.0
     if max_call_jobs(rule, waiting) < len(waiting) or _is_full(rule, waiting):
         return 0.0
     oldest = min(job.due for job in waiting)
+    # Jobs that are due later were stored before the wall clock was set back.
     return 0.0 if oldest > now else max(0.0, oldest + rule.linger - now)
 
 
 def missing_jobs(rule: BatchPolicy, waiting: Sequence[BatchCandidate]) -> int:
-    """Returns how many more jobs have to arrive until the call starts without waiting longer. If the policy
-    limits units, the result is 1, because the next job may already fill the call."""
+    """Returns how many more jobs have to arrive until the call starts at once. The result is 1 if the policy
+    limits units, because one job may fill the call."""
     return 1 if rule.max_units else rule.max_items - len(waiting)
 
 
 def max_call_jobs(rule: BatchPolicy, waiting: Sequence[BatchCandidate]) -> int:
-    """Returns how many of the first `waiting` jobs may share one call. The policy limits the number of jobs
-    and of units. If a batch was split after a crash, only jobs of the same part share a call, so that a
-    poison job cannot affect other calls."""
+    """Returns how many of the first `waiting` jobs may share one call. After a crash, only jobs of the same
+    part of the split batch share a call."""
     total: Units = {}
     for at, job in enumerate(waiting[: rule.max_items]):
         if at and not _may_share(waiting[0], job):
@@ -122,21 +121,20 @@ def max_call_jobs(rule: BatchPolicy, waiting: Sequence[BatchCandidate]) -> int:
 
 
 def part_after_crash(job_id: str, part: str, call: str) -> str:
-    """Returns the name of the new part for a job whose worker died during a shared call. `part` is the job's
-    part until now, '' for none, and `call` is the id of the call.
+    """Returns the name of the new part for a job whose worker died during a shared call. The jobs of the call
+    are split into two parts, to find the job that caused the crash.
 
-    The jobs of the call are split into two parts of about equal size, to find the job that caused the crash.
-    A job does not know the other jobs of its call, so a hash of its id chooses the part. The old part is
-    hashed too, so the next crash splits the jobs in another way. The hash is not a CRC, because a CRC would
-    never separate some pairs of jobs."""
+    - `part`: the job's part until now, '' for none.
+    - `call`: the id of the shared call."""
     prefix = part or call
+    # Not a CRC: it would never separate some pairs of jobs.
     digest = blake2b(f"{prefix}/{job_id}".encode(), digest_size=1).digest()
     return f"{prefix}/{digest[0] & 1}"
 
 
 def _may_share(first: BatchCandidate, job: BatchCandidate) -> bool:
-    """True if two jobs of one lane may share a call. Jobs without a crash may share a call. Jobs with one
-    crash may share a call if they belong to a part of a split batch. A job with more crashes runs alone."""
+    """True if two jobs of one lane may share a call. Jobs that crashed once share a call only if their batch
+    was split. A job that crashed more often runs alone."""
     if first.crashes == job.crashes == SUSPECT_CRASHES:
         return bool(first.part)
     return not first.crashes and not job.crashes
@@ -144,7 +142,7 @@ def _may_share(first: BatchCandidate, job: BatchCandidate) -> bool:
 
 def call_needs(rule: BatchPolicy, jobs: Sequence[PooledJob]) -> tuple[Need, ...]:
     """Returns the needs of one call with these jobs: the fixed cost of the call plus the needs of each job.
-    Implied costs, such as one request, count once per call. All jobs must need the same pools."""
+    All jobs must need the same pools."""
     totals = {(need.pool, need.key): dict(rule.call.get(need.pool, {})) for need in jobs[0].needs}
     for job in jobs:
         for need in job.needs:
@@ -153,8 +151,7 @@ def call_needs(rule: BatchPolicy, jobs: Sequence[PooledJob]) -> tuple[Need, ...]
 
 
 def largest_fitting_count(count: int, fits: Callable[[int], bool]) -> int:
-    """Returns the largest number up to `count` for which `fits` returns True; 0 if not even 1 fits. The most
-    common answers, `count` and 0, are tried first."""
+    """Returns the largest number up to `count` for which `fits` returns True; 0 if not even 1 fits."""
     if fits(count):
         return count
     if count == 1 or not fits(1):
@@ -170,8 +167,8 @@ def largest_fitting_count(count: int, fits: Callable[[int], bool]) -> int:
 
 
 def group_by_call(jobs: Sequence[P]) -> list[P]:
-    """Returns the claimed jobs ordered by call. Jobs of the same call stand next to each other, in the order
-    of their lane. The order of the calls does not change."""
+    """Returns the claimed jobs, with jobs of the same call next to each other. The order of the calls does
+    not change."""
     calls: dict[str, list[P]] = {}
     for job in jobs:
         calls.setdefault(job.call or f"{LANE_SEPARATOR}{job.seq}", []).append(job)
@@ -215,10 +212,8 @@ class ItemChunk(NamedTuple, Generic[T]):
 
 
 def split_into_chunks(items: Iterable[T], size: int, *, at: float | datetime) -> list[ItemChunk[T]]:
-    """Splits items into chunks of `size` items, in order. Returns a pair of id and items for each chunk.
-
-    `at` is the time that becomes part of the chunks' ids. The ids also have a number that counts from 1,
-    because many chunks may be made in one millisecond. The last chunk may be shorter.
+    """Splits items into chunks of `size` items, in order. Returns a pair of id and items for each chunk. The
+    last chunk may be shorter. `at` is the time that becomes part of the ids.
 
         chunks = split_into_chunks(songs, 10, at=time.time())
         await app.enqueue_many(analyze.job(correlationId=id, songs=songs) for id, songs in chunks)"""

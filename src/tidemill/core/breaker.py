@@ -1,16 +1,13 @@
 """The breaker of a pool: why the pool is closed, until when, and how it opens again.
 
-A refusal adds a closure. A pool has at most one closure per reason. If the reason is a rate limit, it has at
-most one per unit. A pool without closures is open. After most closures one job runs alone, as the probe. If
-the probe succeeds, the pool opens along a ramp: its limits grow from a tenth to the whole over one window.
-Without the ramp, all workers that wait for the same moment, such as midnight, would call in the same second.
+A refusal adds a closure. A pool without closures is open. After most closures one job runs alone, as the
+probe. If the probe succeeds, the pool opens along a ramp. Without the ramp, all waiting workers would call in
+the same second.
 
 Two kinds of refusal usually add no closure. If too many calls run at the same time, the breaker lowers a cap
-on concurrent calls; the cap later grows by one a minute. If a call is too large, only its job fails.
+on concurrent calls. If a call is too large, only its job fails.
 
-Closures survive a restart of the machine. Before the restart they end by the boot clock, after the restart by
-the wall clock (`Closure.as_of`). A probe ends when its call is settled or its job is reclaimed. The ramp, the
-cap and the budget for overloads (`OverloadBudget`) use the boot clock."""
+Closures survive a restart of the machine. The ramp, the cap and the budget for overloads do not."""
 
 from __future__ import annotations
 
@@ -38,8 +35,7 @@ OVERLOAD_BUDGET_REFILL_SECONDS = 60.0
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """The one job that tests a closed pool. It stays the probe until its reservation ends, even if the call
-    takes long."""
+    """The one job that tests a closed pool. The job stays the probe until its reservation ends."""
 
     job: str
 
@@ -53,19 +49,19 @@ class ConcurrencyCap(msgspec.Struct, frozen=True):
 
 
 class OverloadBudget(msgspec.Struct, frozen=True):
-    """How often a provider may still be overloaded before an overload costs a job one of its attempts. An
-    incident is one overload, with all calls that it refuses. Every incident takes 1 from the budget, and the
-    budget grows by 1 a minute. `left` was the budget at boot-clock time `at`, when the last incident
-    began."""
+    """How many overloads of the provider still cost no job an attempt. Each overload takes 1, and the budget
+    grows by 1 a minute. `left` was the budget at boot-clock time `at`, when the last overload began."""
 
     left: float = OVERLOAD_BUDGET
     at: float = LONG_AGO
 
 
 class Breaker(msgspec.Struct, frozen=True, kw_only=True):
-    """The stored breaker of one pool, or of one key of a pool. `ramp` is the boot-clock time when the ramp
-    began, None without a ramp. `cap` limits concurrent calls, None without a cap. `budget` says how many
-    overloads cost no job an attempt."""
+    """The stored breaker of one pool, or of one key of a pool.
+
+    - `ramp`: the boot-clock time when the ramp began, None without a ramp.
+    - `cap`: the limit on concurrent calls, None without a cap.
+    - `budget`: how many overloads cost no job an attempt."""
 
     closures: tuple[Closure, ...] = ()
     probe: Probe | None = None
@@ -75,8 +71,8 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClosedGate(msgspec.Struct, frozen=True):
-    """The answer if a call must wait because of `closure`. `until` is a wall time. `until=None`: the call
-    waits until an operator opens the pool, or until the probe has ended."""
+    """The answer if a call must wait because of `closure`. `until` is the wall time of its end, None if an
+    operator or the probe must open the pool."""
 
     closure: Closure
     until: float | None
@@ -93,7 +89,7 @@ def record_refusal(
     pool: PoolSettings, breaker: Breaker, refusal: Refusal, now: Instant, seen: RefusalFacts
 ) -> Breaker:
     """Returns the breaker after a provider's refusal. `seen` has the facts that the store knows about the
-    refused call. If this call was the probe, the probe ends, for every reason of the refusal."""
+    refused call. If this call was the probe, the probe ends."""
     known = drop_expired_closures(breaker, now)
     if seen.probe:
         known = replace(known, probe=None)
@@ -113,9 +109,8 @@ def record_refusal(
 
 
 def spends_attempt(breaker: Breaker, refusal: Refusal, now: Instant, seen: RefusalFacts) -> bool:
-    """True if a refusal costs the job an attempt. `breaker` is the breaker before this refusal. A call that
-    is too large always costs an attempt. An overload costs an attempt only if it begins a new incident and
-    `breaker.budget` is used up. Other reasons never cost an attempt."""
+    """True if a refusal costs the job an attempt. `breaker` is the breaker before this refusal. Only a call
+    that is too large, or an overload beyond the budget, costs an attempt."""
     if refusal.reason is Reason.OVERLOAD:
         return _begins_incident(breaker, seen) and _current_budget(breaker.budget, now) < 1.0
     return refusal.reason not in UNCHARGED_REASONS
@@ -142,25 +137,24 @@ def start_probe(breaker: Breaker, job: str) -> Breaker:
 
 def finish_probe(breaker: Breaker, job: str, now: Instant) -> Breaker:
     """Returns the breaker after a successful call of `job`. If the job is the probe, closures that have ended
-    are removed and the ramp begins. Other calls do not open the pool, because they were sent before it
-    closed."""
+    are removed and the ramp begins. The success of any other job changes nothing."""
     if breaker.probe is None or breaker.probe.job != job:
-        return breaker
+        return breaker  # other calls were sent before the pool closed
     left = tuple(closure for closure in breaker.closures if closure.holds(now.wall))
     return replace(breaker, closures=left, probe=None, ramp=now.boot)
 
 
 def drop_probe(breaker: Breaker, job: str) -> Breaker:
-    """Returns the breaker without the probe of `job`. Use it when the call says nothing about the pool,
-    because it was never sent or its end is unknown."""
+    """Returns the breaker without the probe of `job`. Use it if the call was never sent or its end is
+    unknown."""
     if breaker.probe is None or breaker.probe.job != job:
         return breaker
     return replace(breaker, probe=None)
 
 
 def drop_expired_closures(breaker: Breaker, now: Instant) -> Breaker:
-    """Returns the breaker without closures that have ended and need no probe. If one of these closures asked
-    for a slow start, the ramp begins. An operator's closure is not part of the breaker and stays."""
+    """Returns the breaker without closures that have ended and need no probe. If one of them asked for a slow
+    start, the ramp begins."""
     over = [closure for closure in breaker.closures if not closure.holds(now.wall)]
     dropped = [closure for closure in over if closure.reason not in PROBED_REASONS]
     left = tuple(closure for closure in breaker.closures if closure not in dropped)
@@ -175,8 +169,7 @@ def reopen_breaker() -> Breaker:
 
 def forget_boot_times(breaker: Breaker) -> Breaker:
     """Returns the breaker after a restart of the machine, without any time on the boot clock. Closures now
-    end by the wall clock, and everything else is reset. No ramp is needed: after a restart, windows measured
-    in seconds count as fully used, which slows the pool more than a ramp."""
+    end by the wall clock; ramp, cap, probe and budget are reset."""
     closures = tuple(replace(closure, until_boot=None) for closure in breaker.closures)
     return Breaker(closures=closures)
 
@@ -190,8 +183,7 @@ def with_current_ends(breaker: Breaker, now: Instant) -> Breaker:
 
 def pool_with_ramp_and_cap(pool: PoolSettings, breaker: Breaker, now: Instant) -> PoolSettings:
     """Returns the pool's settings, with limits reduced by the ramp and the concurrency cap. Calendar limits
-    have no ramp: it would last the whole period, and most of the units would stay unused. Shorter windows
-    already spread the calls."""
+    have no ramp."""
     limits = tuple(_limit_with_ramp_and_cap(pool, breaker, limit, now) for limit in pool.limits)
     return pool if limits == pool.limits else replace(pool, limits=limits)
 
@@ -221,8 +213,9 @@ def _limit_with_ramp_and_cap(pool: PoolSettings, breaker: Breaker, limit: Limit,
 
 
 def _ramped_amount(pool: PoolSettings, breaker: Breaker, limit: Limit, now: Instant) -> float:
-    """Returns the amount of the limit during the ramp. It is at least 1, or the whole amount if that is below
-    1, because a ramp must not close a pool."""
+    """Returns the amount of the limit during the ramp. It never falls below 1, unless the whole amount is
+    below 1."""
+    # A ramp must not close a pool.
     return max(limit.amount * _limit_ramp_share(pool, breaker, limit, now), min(1.0, limit.amount))
 
 
@@ -234,9 +227,8 @@ def _limit_ramp_share(pool: PoolSettings, breaker: Breaker, limit: Limit, now: I
 
 
 def _ramp_seconds(pool: PoolSettings, limit: Limit) -> float:
-    """Returns how many seconds the ramp of this limit lasts: one window of the limit. A limit on concurrency
-    has no window. Its ramp lasts as long as the longest window of the pool that is measured in seconds, or 60
-    seconds if there is none."""
+    """Returns how many seconds the ramp of this limit lasts: one window of the limit. For a limit on
+    concurrency, the longest window of the pool counts."""
     if isinstance(limit.per, float):
         return limit.per
     return max(
@@ -245,8 +237,8 @@ def _ramp_seconds(pool: PoolSettings, limit: Limit) -> float:
 
 
 def _is_same_closure(closure: Closure, refusal: Refusal) -> bool:
-    """True if the refusal has the same reason as this closure. For a rate limit the unit must be the same
-    too: if tokens are refused, calls that need no tokens may continue."""
+    """True if the refusal has the same reason as this closure. For a rate limit, the unit must be the same
+    too."""
     if closure.reason is not refusal.reason:
         return False
     return refusal.reason is not Reason.RATE or closure.unit == refusal.unit
@@ -259,10 +251,8 @@ def _applies_to_units(closure: Closure, units: Units) -> bool:
 
 
 def _begins_incident(breaker: Breaker, seen: RefusalFacts) -> bool:
-    """True if a refusal because of an overload begins a new incident (a new overload of the provider). The
-    refusal of a probe always does. A call that was claimed before the last incident began belongs to that
-    incident, so forty refused calls in flight are one incident. If the claim time is unknown, the incident is
-    new only if the pool has no closure for an overload."""
+    """True if a refusal begins a new incident: a new overload of the provider. A call that was claimed before
+    the last incident began belongs to that incident."""
     if seen.probe:
         return True
     if seen.claimed is None:
@@ -274,8 +264,7 @@ def _lowered_cap(
     pool: PoolSettings, before: ConcurrencyCap | None, now: Instant, seen: RefusalFacts
 ) -> ConcurrencyCap | None:
     """Returns a cap that is one below the calls in flight, and at least 1. Returns None for a pool without a
-    concurrency limit, which cannot be capped; `core.closures` closes such a pool instead. `before` is the
-    current cap, if any."""
+    concurrency limit. `before` is the current cap, if any."""
     if not any(limit.per is None and limit.unit == "concurrent" for limit in pool.limits):
         return None
     amount = max(1.0, seen.running - 1.0)

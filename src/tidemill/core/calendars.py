@@ -114,9 +114,8 @@ class TimeOfDay(msgspec.Struct, frozen=True):
         return Day(self.zone).problem()
 
     def after(self, wall: float) -> float:
-        """Returns the next wall time after `wall` at which this time of day occurs. If the clocks skip the
-        time of day on a date, the result lies after the jump. If it occurs twice on a date, the first
-        occurrence counts."""
+        """Returns the next wall time after `wall` at which this time of day occurs. If the clocks skip it on
+        a date, the result lies after the jump."""
         zone = ZoneInfo(self.zone)
         day = datetime.fromtimestamp(wall, zone).date() - timedelta(days=1)
         while True:

@@ -1,8 +1,7 @@
 """Checkpoints: the stored results of steps inside a handler. A retry reuses them and does not pay again.
 
-A step is identified by its job, its name and its arguments. The store records that a paid step has begun
-before the step makes its call. If a step has begun and has no result, it is unknown whether its call was
-paid. These functions decide how a checkpoint changes, for every store."""
+The store records that a paid step has begun before the step makes its call. If the step then has no result,
+its call may have been paid."""
 
 from __future__ import annotations
 
@@ -33,8 +32,8 @@ class StepKey(msgspec.Struct, frozen=True):
 
 
 class StepAttempt(msgspec.Struct, frozen=True):
-    """One call of a step. `fence` and `claim` identify the claim that makes the call, and `number` counts the
-    calls of this claim. A request that is repeated after a lost reply has the same `number`."""
+    """One call of a step. `fence` and `claim` identify the claim. `number` counts the calls of this claim; a
+    repeated request has the same number."""
 
     fence: int
     claim: int
@@ -48,10 +47,10 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The stored state of one step.
 
     - `begun`: the wall time when the step began.
-    - `kept`: the wall time when its result was stored.
-    - `result`: the result as JSON, None until there is one.
     - `by`: the call that began the step last.
-    - `unknown`: how often the step began again although the end of its earlier call was unknown."""
+    - `kept`: the wall time when the result was stored.
+    - `result`: the result as JSON, None until there is one.
+    - `unknown`: how often the step began again without knowing the end of an earlier call."""
 
     step: StepKey
     paid: bool
@@ -65,10 +64,10 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 class StepVerdict(StrEnum):
     """A store's answer to a request to begin a step.
 
-    - `fresh`: the step is recorded as begun and may make its call.
-    - `kept`: its result is stored already.
+    - `fresh`: the step may make its call.
+    - `kept`: the step already has a result.
     - `unknown`: an earlier call began, and its end is unknown.
-    - `stale`: the claim is not current or the job is gone, so the step must not begin."""
+    - `stale`: the step must not begin, because the claim is not current or the job is gone."""
 
     FRESH = "fresh"  # continue: the step is marked as begun
     KEPT = "kept"  # the result is stored already
@@ -78,7 +77,7 @@ class StepVerdict(StrEnum):
 
 class StepStart(msgspec.Struct, frozen=True):
     """A store's answer to a request to begin a step, with the stored `result` if there is one. `unknown`
-    counts how often the step began again although an earlier call of it may have been paid."""
+    counts how often the step began again without knowing the end of an earlier call."""
 
     verdict: StepVerdict
     result: bytes | None = None
@@ -91,10 +90,12 @@ STALE_START = StepStart(StepVerdict.STALE)
 def start_step(
     known: Checkpoint | None, step: StepKey, by: StepAttempt, on_unknown: OnUnknown, now: float
 ) -> tuple[StepStart, Checkpoint]:
-    """Returns the answer to a request to begin a step, and the checkpoint to store (K3). The caller has
-    checked that the claim is current. `known` is the stored checkpoint, if any, and `by` is the call.
-    `on_unknown` says what to do if an earlier call may have been paid: `retry` begins the step again, `park`
-    does not."""
+    """Returns the answer to a request to begin a step, and the checkpoint to store (K3). The caller must have
+    checked that the claim is current.
+
+    - `known`: the stored checkpoint, if any.
+    - `by`: the call that the step is about to make.
+    - `on_unknown`: `retry` begins the step again if an earlier call may have been paid; `park` does not."""
     if known is None:
         return StepStart(StepVerdict.FRESH), Checkpoint(step=step, paid=True, begun=now, by=by)
     if known.result is not None:
@@ -109,9 +110,7 @@ def start_step(
 
 def forget_step(known: Checkpoint | None, by: StepAttempt) -> Checkpoint | None:
     """Returns the checkpoint after the call `by` ended without being paid (K4); None if no checkpoint is
-    left. The checkpoint stays if the step has a result, if another call began the step last, or if an earlier
-    call may have been paid. In the last case it no longer names `by`, so a repeated request changes
-    nothing."""
+    left. The checkpoint stays if it has a result, or if another call may have been paid."""
     if known is None or known.result is not None or known.by != by:
         return known
     return replace(known, by=NO_ATTEMPT, unknown=known.unknown - 1) if known.unknown else None
@@ -125,8 +124,8 @@ def keep_result(  # noqa: PLR0917 - a result and its context
     paid: bool,
     now: float,
 ) -> tuple[WriteAnswer, Checkpoint]:
-    """Stores `result` in the checkpoint of a step (K5), unless it has a result. Returns the answer and the
-    checkpoint. `known` is the stored checkpoint, if any. `paid=True`: the step makes a paid call."""
+    """Stores `result` in the checkpoint of a step (K5), unless it already has a result. Returns the answer
+    and the checkpoint. `known` is the stored checkpoint, if any."""
     if known is not None and known.result is not None:
         return WriteAnswer.AGAIN, known
     before = known or Checkpoint(step=step, paid=paid, begun=now, by=by)

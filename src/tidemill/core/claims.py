@@ -29,10 +29,9 @@ class QueueShare(msgspec.Struct, frozen=True):
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A worker's request for jobs.
 
-    - `number`: counts the worker's claims. A request that is repeated with the same number after a lost reply
-      returns the same jobs.
-    - `shares`: how many jobs of each queue are claimed first, in order. The remaining jobs up to `limit` come
-      from the queues in the same order.
+    - `number`: counts the worker's claims. A repeated request with the same number returns the same jobs.
+    - `shares`: how many jobs of each queue are claimed first. Further jobs, up to `limit`, come from the
+      queues in the same order.
     - `lease`: the duration of the leases in seconds.
     - `ids`: if given, only these jobs are claimed, and `shares` do not apply."""
 
@@ -47,11 +46,10 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
 class ClaimedJob(msgspec.Struct):
     """A claimed job as its worker sees it.
 
-    - `attempt`: the number of this run. The outcome of the run decides whether it counts as an attempt.
-    - `call`: the id of the first job of its shared call, '' for a job that shares no call. Jobs of the same
-      call stand next to each other. The first one holds the reservations and alone reports the usage.
-    - `deferred_needs`: additional units that this claim has reserved. The handler asked for them in an
-      earlier attempt, for calls that it has not made yet (P18)."""
+    - `attempt`: the number of this run.
+    - `call`: the id of the first job of its shared call, '' without a shared call. The first job holds the
+      reservations and alone reports the usage.
+    - `deferred_needs`: units reserved for calls that the handler asked for in an earlier attempt (P18)."""
 
     id: str
     queue: str
@@ -76,21 +74,21 @@ class ClaimedJob(msgspec.Struct):
 
     @property
     def suspect(self) -> bool:
-        """True if the job has a recorded crash. The worker runs such a job in a child process."""
+        """True if the job has a recorded crash. The worker then runs the job in a child process."""
         return self.crashes > 0
 
 
 class ClaimResult(msgspec.Struct, kw_only=True):
     """The claimed jobs, and facts about the jobs that were not claimed.
 
-    - `more`: True if jobs that could start now were left for another worker.
+    - `more`: True if further jobs could start now.
     - `next_due`: the seconds until another job of these queues may start, None if unknown.
-    - `blocked`, `missing`: only for a claim by ids: the jobs that cannot start now, and the jobs that are
-      finished or do not exist.
-    - `batch_waits`: True if jobs of a batch task wait for more jobs; they will start even if none come.
+    - `blocked`: for a claim by ids, the jobs that cannot start now.
+    - `missing`: for a claim by ids, the jobs that are finished or do not exist.
+    - `batch_waits`: True if jobs of a batch task wait for more jobs.
     - `pool_changes`: the changes that the claim made to pools; empty for a repeated claim.
-    - `waited`: the seconds between the request and the moment from which the reserved units count (P20). None
-      for a repeated claim."""
+    - `waited`: the seconds from the request until the reserved units count (P20); None for a repeated
+      claim."""
 
     jobs: list[ClaimedJob]
     more: bool = False
@@ -112,9 +110,8 @@ class ClaimResult(msgspec.Struct, kw_only=True):
 class Settlement(msgspec.Struct, frozen=True):
     """The outcome of one attempt, as the worker sends it.
 
-    - `spent`: reports the used units, None for a job without pools.
-    - `charged`: the outcome to apply instead of `outcome` if a provider's refusal costs the job an
-      attempt."""
+    - `spent`: the used units, None for a job without pools.
+    - `charged`: the outcome to apply instead of `outcome` if a refusal costs the job an attempt."""
 
     job: str
     fence: int
@@ -125,9 +122,11 @@ class Settlement(msgspec.Struct, frozen=True):
 
 
 class SettleResult(msgspec.Struct):
-    """The store's answer to settlements. `answers` has one answer per settlement, in order. `claims` has the
-    next jobs if the request asked for some. `pool_changes` are the changes that the settlements made to
-    pools."""
+    """The store's answer to settlements.
+
+    - `answers`: one answer per settlement, in order.
+    - `claims`: the next jobs, if the request asked for jobs.
+    - `pool_changes`: the changes that the settlements made to pools."""
 
     answers: list[WriteAnswer]
     claims: ClaimResult | None = None
@@ -144,7 +143,7 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 class HeldJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job that the worker still holds, with the progress, note and new log lines of its run. `renew=False`:
-    the lease is not renewed, because the job has exceeded its timeout."""
+    the store must not renew the lease."""
 
     job: str
     fence: int
@@ -156,9 +155,11 @@ class HeldJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker's list of all jobs that it holds. `received` is the number of the last claim whose reply
-    reached the worker. `held` must list the running jobs of this and earlier claims. A job that is missing
-    there never reached the worker, and the store makes it ready again. `lease` is in seconds."""
+    """A worker's list of all jobs that it holds.
+
+    - `received`: the number of the last claim whose reply reached the worker.
+    - `held`: all running jobs of this and earlier claims. The store makes missing jobs ready again.
+    - `lease`: the duration of the renewed leases in seconds."""
 
     worker: str
     received: int
@@ -176,7 +177,7 @@ def is_current(job: Job, fence: int, claim: int) -> bool:
 
 def check_fence(job: Job | None, fence: int, claim: int) -> WriteAnswer:
     """Returns the store's answer to a write with this fence and claim id. Only the answer `OK` allows the
-    write to change the job. `job` is the stored job, None if it does not exist."""
+    write. `job` is the stored job, None if it does not exist."""
     if job is None:
         return WriteAnswer.GONE
     if job.claim != claim or job.fence != fence:
@@ -189,8 +190,8 @@ MAX_SINGLE_GRANTS = 64
 
 
 class QueueWeights:
-    """Divides a worker's slots among its queues by weight, and remembers how often each queue was served.
-    `strict=True`: queues are served in the given order instead, and weights do not matter."""
+    """Divides a worker's slots among its queues by weight. `strict=True`: queues are served in the given
+    order instead."""
 
     def __init__(self, weights: Mapping[str, int], *, strict: bool = False) -> None:
         self._weights = dict(weights)
@@ -204,8 +205,7 @@ class QueueWeights:
             self._passes[queue] = max(self._passes.values(), default=0.0)
 
     def shares(self, slots: int) -> tuple[QueueShare, ...]:
-        """Returns how to divide the next `slots` jobs among the queues, as if every queue had enough jobs. A
-        round gives every queue as many slots as its weight."""
+        """Returns how to divide the next `slots` jobs among the queues, as if every queue had enough jobs."""
         if self._strict or len(self._weights) == 1:
             return tuple(QueueShare(queue, slots) for queue in self._weights)
         virtual = [(passed, index, queue) for index, (queue, passed) in enumerate(self._passes.items())]
@@ -226,8 +226,7 @@ class QueueWeights:
         )
 
     def served(self, queues: Iterable[str]) -> None:
-        """Records the jobs that a claim returned. `queues` has the queue of each job. A queue that had no
-        jobs for a while gets more jobs later, but at most as many as its weight, to make up for it."""
+        """Records the jobs that a claim returned. `queues` has the queue of each job."""
         got = list(queues)
         if not got:
             return

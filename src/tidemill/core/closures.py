@@ -41,7 +41,7 @@ class Closure(msgspec.Struct, frozen=True, kw_only=True):
     - `until_boot`: the same moment on the boot clock, None after a restart of the machine.
     - `times`: 1 for the first refusal; it grows when a probe is refused for the same reason.
     - `slow`: True if a ramp follows.
-    - `max_extension`: by how many seconds, at most, the closure is extended if the wall clock is set back."""
+    - `max_extension`: the most seconds that the closure lasts longer if the wall clock is set back."""
 
     reason: Reason
     unit: str | None = None
@@ -59,9 +59,8 @@ class Closure(msgspec.Struct, frozen=True, kw_only=True):
         return self.until is None or wall < self.until
 
     def as_of(self, now: Instant) -> Closure:
-        """Returns the closure with its end recomputed for the current clocks. Setting the wall clock forward
-        never ends a closure early. Setting it back extends a closure by at most `max_extension` seconds
-        (I26)."""
+        """Returns the closure with its end recomputed for the current clocks (I26). Setting the wall clock
+        forward never ends a closure early."""
         if self.until is None or self.until_boot is None:
             return self
         soonest = now.wall + self.until_boot - now.boot
@@ -72,9 +71,9 @@ class Closure(msgspec.Struct, frozen=True, kw_only=True):
 class RefusalFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts that the store knows about a refused call, besides the refusal itself.
 
-    - `chance`: a random number from 0 to 1. With it, closures end at different moments.
+    - `chance`: a random number from 0 to 1, which spreads the ends of closures.
     - `probe`: True if the refused call was the probe.
-    - `day_used`: the share of the calendar limit that our calls have used (see `day_quota_share`).
+    - `day_used`: the used share of the calendar limit (see `day_quota_share`).
     - `running`: the number of calls in flight, including the refused call.
     - `claimed`: the boot-clock time of the claim, None if the claim held no units of the pool."""
 
@@ -89,10 +88,7 @@ def closure_for(
     pool: PoolSettings, refusal: Refusal, before: Closure | None, now: Instant, seen: RefusalFacts
 ) -> Closure | None:
     """Returns the closure that a refusal causes; None if the refusal closes nothing. `before` is the current
-    closure for the same reason, if any.
-
-    Only the refusal of a probe counts as a repeated refusal. All other calls were sent before the pool
-    closed, so their refusals can only move the end of the closure to a later time."""
+    closure for the same reason, if any. Only the refusal of a probe counts as a repeated refusal."""
     if refusal.reason is Reason.TOO_LARGE or (
         refusal.reason is Reason.CONCURRENCY and _is_capped(pool, seen)
     ):
@@ -115,9 +111,8 @@ def closure_for(
 
 
 def day_quota_share(pool: PoolSettings, state: PoolState, unit: str | None, now: Instant) -> float:
-    """Returns the share of the calendar limit (day, week or month) that our own calls have used, by our
-    count. 1 means used up. With several calendar limits of this `unit`, the largest share counts. `unit=None`
-    means any unit."""
+    """Returns the share of the calendar limit (day, week or month) that our calls have used. 1 means used up.
+    If several limits count `unit`, the largest share is returned. `unit=None` means any unit."""
     shares = []
     for limit in pool.limits:
         window = state.windows.get(limit.name)
@@ -135,8 +130,7 @@ def _closure_end(
     pool: PoolSettings, refusal: Refusal, times: int, now: Instant, seen: RefusalFacts
 ) -> float | None:
     """Returns the wall time when the closure ends; None if only an operator ends it. `times` counts the
-    refusals for this reason. For most reasons, the closure lasts at least as long as the provider asks. A
-    random wait may be added, but never makes it shorter."""
+    refusals for this reason."""
     hinted = refusal.retry_after is not None or refusal.resets_at is not None
     floor = _earliest_end(refusal, now)
     if refusal.reason in OPERATOR_REASONS:
@@ -162,18 +156,16 @@ def _earliest_end(refusal: Refusal, now: Instant) -> float:
 
 
 def _wall_extension(pool: PoolSettings, refusal: Refusal, until: float | None, now: Instant) -> float:
-    """Returns the value of `Closure.max_extension`: how many seconds longer the closure may last if the wall
-    clock is set back. `until` is the wall time when the closure ends. The result is 0 if the closure lasts a
-    fixed number of seconds, because the boot clock measures these."""
+    """Returns the value of `Closure.max_extension`. It is 0 if the closure lasts a fixed number of seconds.
+    `until` is the wall time when the closure ends."""
     if until is None or (refusal.resets_at is None and until < _next_period(pool, refusal.unit, now)):
         return 0.0
     return min(MAX_WALL_DOUBT_SECONDS, until - now.wall)
 
 
 def _operator_end(pool: PoolSettings, refusal: Refusal, now: Instant) -> float | None:
-    """Returns the wall time when a closure that needs an operator ends by itself; None if it does not. It
-    ends at the provider's stated reset time, for example when a monthly spending cap is reset. If the pool
-    has `probe_every`, it also ends after that many seconds, so that a probe can test the pool."""
+    """Returns the wall time when a closure that needs an operator ends by itself; None if it does not. That
+    is the provider's reset time, or `probe_every` seconds from now."""
     end_times = (
         [] if refusal.resets_at is None else [max(now.wall, refusal.resets_at) + MIDNIGHT_MARGIN_SECONDS]
     )
@@ -185,11 +177,8 @@ def _operator_end(pool: PoolSettings, refusal: Refusal, now: Instant) -> float |
 def _day_quota_end(
     pool: PoolSettings, refusal: Refusal, times: int, now: Instant, seen: RefusalFacts
 ) -> float:
-    """Returns the wall time when a day quota is free again, usually the start of the next day.
-
-    If the provider asks for a wait below 15 minutes, perhaps the quota of the day is not used up. If our own
-    count says that it is, the closure lasts until the next day. Otherwise it ends after the stated wait, and
-    a probe follows. If the probe is refused too, the closure lasts until the next day."""
+    """Returns the wall time when a day quota is free again, usually the start of the next day. If a first
+    refusal asks for less than 15 minutes, the result may be the end of that wait."""
     hint = refusal.retry_after
     turn = _next_period(pool, refusal.unit, now)
     if hint is not None and hint < SHORT_HINT_SECONDS and times == 1 and seen.day_used < USED_UP_DAY_SHARE:
@@ -201,8 +190,8 @@ def _unknown_refusal_end(
     pool: PoolSettings, refusal: Refusal, times: int, now: Instant, seen: RefusalFacts
 ) -> float:
     """Returns the wall time when a closure without a known reason ends. The wait doubles with each repeated
-    refusal, up to one hour. The closure lasts until the next calendar period only if refusals repeat and the
-    provider's text or our count points to a used-up quota."""
+    refusal, up to one hour. If the quota is probably used up, the closure lasts until the next calendar
+    period."""
     floor = _earliest_end(refusal, now)
     day_is_used = times >= UNKNOWN_REFUSALS_UNTIL_DAY_QUOTA and seen.day_used >= USED_UP_DAY_SHARE
     if (refusal.then is Reason.DAY_QUOTA and times > 1) or day_is_used:
@@ -215,7 +204,7 @@ def _unknown_refusal_end(
 
 def _longest_window_seconds(pool: PoolSettings, unit: str | None) -> float:
     """Returns the seconds of the pool's longest window that counts `unit`, plus the pool's jitter.
-    `unit=None`: the refusal names no unit, so all windows measured in seconds are compared."""
+    `unit=None` means any unit."""
     windows = [
         limit.per
         for limit in pool.limits
@@ -225,9 +214,8 @@ def _longest_window_seconds(pool: PoolSettings, unit: str | None) -> float:
 
 
 def _next_period(pool: PoolSettings, unit: str | None, now: Instant) -> float:
-    """Returns the wall time when the next calendar period begins, plus a margin of five minutes. The limits
-    of `unit` are used, or all limits if none has this unit. Daily limits are preferred to weekly and monthly
-    ones. If the pool has `resumes`, a time of day, returns its next occurrence instead, without a margin."""
+    """Returns the wall time when the next calendar period of `unit` begins, plus five minutes. If the pool
+    has `resumes`, returns the next occurrence of that time of day."""
     if pool.resumes is not None:
         return pool.resumes.after(now.wall)
     calendars = [limit.per for limit in pool.limits if isinstance(limit.per, Calendar)]
@@ -241,8 +229,7 @@ def _next_period(pool: PoolSettings, unit: str | None, now: Instant) -> float:
 
 
 def _is_capped(pool: PoolSettings, seen: RefusalFacts) -> bool:
-    """True if the pool need not close, because a lower cap on concurrency is enough. This is so if other
-    calls of ours are in flight: one of them will end. If the refused call was our only one, only calls of
-    other programs can end, and their end is unknown."""
+    """True if the pool need not close, because a lower cap on concurrency is enough. This is so if the pool
+    limits concurrency and a second call of ours is in flight."""
     counts = any(limit.per is None and limit.unit == "concurrent" for limit in pool.limits)
     return counts and seen.running > 1

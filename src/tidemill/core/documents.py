@@ -1,8 +1,7 @@
 """Documents: flows and schedules, which create jobs, and records such as tokens or audit entries.
 
-A store keeps a document as JSON that it does not read. To advance a document, a worker reads what has
-changed, decides what follows, and sends the store the new version and the new jobs. The store accepts
-both, or neither if another worker was faster.
+To advance a document, a worker sends the store the new version and the new jobs. The store accepts both, or
+neither if another worker was faster.
 """
 
 from __future__ import annotations
@@ -40,15 +39,13 @@ schedule or a record is free at once."""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored document.
+    """A stored document. All times are wall times.
 
-    - `record`: its content as JSON.
-    - `name`, `state`: shown in lists.
+    - `record`: the content as JSON.
     - `revision`: 1 at first; it grows by one with every advance.
     - `due`: when the document has to be advanced even if no job has changed.
-    - `finished`, `until`: when the document ended, and when it may be deleted.
-
-    All times are wall times."""
+    - `finished`: when the document ended.
+    - `until`: when the document may be deleted."""
 
     kind: DocumentKind
     id: str
@@ -66,8 +63,8 @@ class DocumentUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """The new version of a document.
 
     - `due`: the wall time of the next advance.
-    - `due_in`: if given, replaces `due` with a number of seconds from now.
-    - `keep`: if given, the document ends with this update and is kept for this many seconds."""
+    - `due_in`: the seconds until the next advance; if given, it replaces `due`.
+    - `keep`: if given, the document ends now and is kept for this many seconds."""
 
     name: str
     state: str
@@ -90,7 +87,7 @@ class Advance(msgspec.Struct, frozen=True, kw_only=True):
     """A request to change one document.
 
     - `expected`: the revision that the change is based on, 0 for a new document.
-    - `next`: the new version. None deletes the document and leaves its jobs; a flow cannot be deleted so.
+    - `next`: the new version. None deletes the document but not its jobs; a flow cannot be deleted so.
     - `jobs`: the jobs to create.
     - `taken`: the numbers of the job changes that this advance has handled (`JobChange.number`).
     - `requeue`: True puts the document on the worklist again at once."""
@@ -105,9 +102,11 @@ class Advance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdvanceResult(msgspec.Struct, frozen=True):
-    """The store's answer to an advance. `done=False`: the document has another revision or was deleted, and
-    nothing changed. `document` is the current version, None if there is none or it was deleted. `jobs` has
-    one id per created job, in order: the job's own id, or the id of the job that holds its unique key."""
+    """The store's answer to an advance.
+
+    - `done`: False if nothing changed, because the document has another revision or was deleted.
+    - `document`: the current version, None if there is none.
+    - `jobs`: one id per requested job, in order. If a job's unique key is held, it is the holder's id."""
 
     done: bool
     document: Document | None
@@ -115,9 +114,11 @@ class AdvanceResult(msgspec.Struct, frozen=True):
 
 
 class JobChange(msgspec.Struct, frozen=True):
-    """A change of a document's job since the last advance: the job has reached or left a final state.
-    `number` identifies the change. `state` is the job's current state, None if the job was deleted. If `job`
-    is empty, no job has changed, and the document is on the worklist for another reason."""
+    """A change of a document's job: the job has reached or left a final state.
+
+    - `number`: identifies the change.
+    - `job`: the id of the job; empty if the document is on the worklist for another reason.
+    - `state`: the current state of the job, None if the job was deleted."""
 
     number: int
     job: str
@@ -161,8 +162,11 @@ def _problem_with_record(advance: Advance) -> str | None:
 
 
 def apply_advance(before: Document | None, item: Advance, then: DocumentUpdate, now: float) -> Document:
-    """Returns the document after the advance `item`. `before` is the stored version, None for a new document.
-    `then` is the new version, and `now` is the wall time."""
+    """Returns the document that the store has after the advance `item`.
+
+    - `before`: the stored document, None for a new one.
+    - `then`: the update in `item`.
+    - `now`: the wall time."""
     return Document(
         kind=item.kind,
         id=item.id,
@@ -177,11 +181,11 @@ def apply_advance(before: Document | None, item: Advance, then: DocumentUpdate, 
 
 
 def _expiry(before: Document | None, then: DocumentUpdate, now: float) -> dict[str, float | None]:
-    """Returns `finished` and `until` of the document: when it ended, and until when it is kept. If a finished
-    document is written again in the same state, both values stay. Such writes happen when its jobs are
-    pruned, and must not keep the document longer."""
+    """Returns the values of `finished` and `until` for the updated document. Both stay if a finished document
+    is written again in the same state."""
     if then.keep is None:
         return {"finished": None, "until": None}
+    # Writes that follow the pruning of its jobs must not keep the document longer.
     if before is not None and before.finished is not None and before.state == then.state:
         return {"finished": before.finished, "until": before.until}
     return {"finished": now, "until": now + then.keep}
@@ -189,5 +193,5 @@ def _expiry(before: Document | None, then: DocumentUpdate, now: float) -> dict[s
 
 def remembered_id(kind: DocumentKind, document: str) -> str:
     """Returns the text under which a store remembers a deleted document, so that the same flow does not run
-    again. The text is stored with the ids of enqueue requests, which prevent a second enqueue."""
+    again."""
     return f"\x1f{kind}\x1f{document}"

@@ -1,15 +1,14 @@
-"""External usage: units that other programs use on the same provider account, as the provider's answers show.
+"""External usage: units that other programs use on the same provider account.
 
-An answer may say how much of a limit is left. If more units are missing than our own calls used, other
-programs used them. They count as used in our windows. How long they count depends on the provider's hints:
+A provider's answer may say how much of a limit is left. If more units are missing than our calls used, other
+programs used them. How long these units count depends on the answer:
 
-- A reset time (a reset header): all external units are free at that time.
-- A refusal with a wait (`Retry-After`): enough units for the refused call are free after that wait. The other
-  units become free evenly over the window, as in a bucket.
-- No hint: all external units count for a whole window, because they may have been used just now.
+- With a reset time, they count until that time.
+- With a wait (`Retry-After`), enough units for the refused call are free after the wait. The remaining units
+  become free evenly over the window.
+- Without a hint, they count for a whole window.
 
-Hints apply only to rolling and paced windows, which store when units were used. A bucket refills by itself,
-and a calendar period has its own end."""
+Hints apply only to rolling and paced windows."""
 
 from __future__ import annotations
 
@@ -29,9 +28,11 @@ RETURN_STEPS = 32
 
 
 class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts about the call that an answer belongs to. `left` has, by limit name, the units that were left
-    when the call was claimed, by our count. `units` are the units reserved for the call. `claimed` is the
-    boot-clock time of the claim, None if unknown."""
+    """Facts about the call that an answer belongs to.
+
+    - `left`: by limit name, the units left at the claim, by our count.
+    - `units`: the units reserved for the call.
+    - `claimed`: the boot-clock time of the claim, None if unknown."""
 
     left: Units = msgspec.field(default_factory=dict)
     units: Units = msgspec.field(default_factory=dict)
@@ -53,8 +54,8 @@ def record_external_usage(  # noqa: PLR0917 - an account's windows and an observ
 ) -> tuple[PoolState, dict[str, WindowState]]:
     """Returns the pool's state and the windows of external usage after a provider's answer `seen`.
 
-    The provider counted at an unknown moment between the claim and now. We therefore compare its number with
-    our count at the claim and with our count now. Only units that both counts cannot explain are external."""
+    Our count at the claim and our count now are compared with the provider's count. Only units that neither
+    of our counts explains are external."""
     windows, others = dict(state.windows), dict(external_usage)
     for limit in pool.limits:
         reported = seen.remaining.get(limit.name)
@@ -75,9 +76,8 @@ def record_external_usage(  # noqa: PLR0917 - an account's windows and an observ
 def _portions(
     limit: Limit, seen: Observation, call: CallFacts, missing: float, now: Instant
 ) -> list[Portion]:
-    """Returns when the external units are free again, as pairs of units and boot-clock time. `missing` is the
-    number of external units. The list is empty if the provider gave no hint, and for calendar and concurrency
-    limits."""
+    """Returns when `missing` external units are free again, as pairs of units and boot-clock time. The list
+    is empty without a hint, and for calendar and concurrency limits."""
     if not isinstance(limit.per, float):
         return []
     first, total_seconds = _hinted_seconds(limit, seen, call, now)
@@ -94,9 +94,8 @@ def _portions(
 def _hinted_seconds(
     limit: Limit, seen: Observation, call: CallFacts, now: Instant
 ) -> tuple[float | None, float | None]:
-    """Returns two waits in seconds: until the refused call fits, and until the whole limit is free. Each is
-    at most one window, and None if the provider gave no such hint. A reset time in the past gives no hint,
-    because units are still missing now."""
+    """Returns two waits in seconds: until the refused call fits, and until the whole limit is free. A wait is
+    None if the provider gave no hint for it."""
     window = window_seconds(limit)
     resets = seen.resets.get(limit.name)
     total_seconds = None if resets is None or resets <= now.wall else min(window, resets - now.wall)
@@ -128,8 +127,8 @@ def _enter_units(  # noqa: PLR0917 - a window and the units to count
 
 
 def _count_tolerance(pool: PoolSettings, limit: Limit, reported: float) -> float:
-    """Returns by how many units the provider's count may differ from ours without external usage. Providers
-    round to whole units, and units become free while an answer travels. Without this tolerance, such
-    differences counted as external usage and slowed a program without external usage by 7 %."""
+    """Returns by how many units the provider's count may differ from ours without external usage."""
+    # Providers round, and units become free while an answer travels. Without this tolerance, a program
+    # without external usage was slowed by 7 %.
     flows = limit.amount / limit.per * pool.guards.jitter if isinstance(limit.per, float) else 0.0
     return flows + (1.0 if reported == int(reported) else TOLERANCE)

@@ -45,10 +45,10 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     - `retry_after`: the minimum wait in seconds.
     - `resets_at`: the wall time at which the provider resets the limit.
     - `status`: the HTTP status.
-    - `then`: the reason to assume if a refusal of unknown reason repeats after its wait.
-    - `slow`: True if the provider asked for a lower rate; the pool then opens along a ramp.
+    - `then`: the reason to assume if a refusal of unknown reason repeats.
+    - `slow`: True if the provider asked for a lower rate; a ramp then follows.
     - `text`: the provider's message, for people.
-    - `bare`: True if only the HTTP status shows the reason, and no text of the provider confirms it."""
+    - `bare`: True if only the HTTP status shows the reason."""
 
     reason: Reason
     unit: str | None = None
@@ -62,14 +62,13 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def broke_off(self) -> bool:
-        """True if the provider had begun to answer when it refused, so it may have counted tokens. A stream
-        that breaks off has the HTTP status of its beginning (below 400), or none."""
+        """True if the provider had begun to answer when it refused. It may then have counted tokens."""
         return self.reason is Reason.OVERLOAD if self.status is None else self.status < MIN_REFUSAL_STATUS
 
 
 class PoolUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """The units that an attempt really used of one pool, over all its reservations of this pool. If a unit is
-    missing in `units`, its usage is unknown, and the reserved amount counts as used."""
+    """The units that an attempt really used of one pool. If a unit is missing in `units`, its reserved amount
+    counts as used."""
 
     pool: str
     key: str | None = None
@@ -81,8 +80,8 @@ class PoolUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """The information about a pool in a provider's answer, for a success or a refusal. Three fields have a
-    value by limit name, but only for limits that the answer mentions:
+    """The information about a pool in a provider's answer. Three fields have a value for each limit name that
+    the answer mentions:
 
     - `remaining`: the units left.
     - `amounts`: the size of the limit.
@@ -103,10 +102,9 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
     """The pool usage of one attempt, as its worker reports it.
 
-    - `made`: False if no call was made; all reserved units are then returned. If True, the reserved amount of
-      each unit without reported usage counts as used.
-    - `is_success`: True if the provider answered without an error. If the call was a probe, its pool then
-      opens."""
+    - `made`: False if no call was made; all reserved units are then returned.
+    - `is_success`: True if the provider answered without an error. A successful probe opens its pool.
+    - `usages`: the used units. A unit without reported usage counts with its reserved amount."""
 
     made: bool = True
     is_success: bool = False
@@ -116,8 +114,8 @@ class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
 
 def share_usage(used: Units | None, reserved: Sequence[Units]) -> list[Units | None]:
     """Divides a reported usage among several reservations, and returns one share per reservation, in order.
-    Each reservation gets at most its reserved units, and the last one gets everything that is left. If `used`
-    is None (unknown), every share is None."""
+    The last share has everything that exceeds the reserved units. If `used` is None (unknown), every share is
+    None."""
     if used is None or len(reserved) == 1:
         return [used] * len(reserved)
     left = dict(used)

@@ -24,7 +24,8 @@ _TIMES = ("created", "due", "finished")
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """A filter that selects jobs. Every field that is set must match.
 
-    ids, id_prefix: exact ids, or the beginning of an id, for ids that people shorten.
+    ids: exact ids.
+    id_prefix: the beginning of an id.
     flow: the id of the flow that the job belongs to.
     since, until: a range of wall times that includes `since` and excludes `until`.
     time: which time of the job lies in that range.
@@ -162,8 +163,7 @@ def _has_text(text: str | None, job: Job) -> bool:
 
 
 def _payload_has(text: str, payload: bytes) -> bool:
-    """True if a name or value in the payload contains the text. Few payloads contain the text, so a fast
-    search in the raw bytes comes first. Only payloads that pass it are searched token by token."""
+    """True if a name or value in the payload contains the text."""
     written = payload.lower()  # for bytes, this changes A to Z only
     as_written = fold_case(as_json_text(text)).encode() in written
     if not as_written and rb"\u" not in written and rb"\/" not in written:
@@ -184,9 +184,8 @@ def _is_json(payload: bytes) -> bool:
 
 
 def _payload_tokens(written: str) -> Iterator[str]:
-    """Yields the tokens of a JSON text: names and strings unescaped, numbers and other words as written.
-    `written` is the payload in lower case. Because tokens are searched one by one, a text that spans two of
-    them is not found."""
+    """Yields the tokens of a JSON text: names and strings unescaped, numbers and constants as written.
+    `written` is the payload in lower case."""
     for token in _TOKEN.finditer(written):
         inside = token[1]
         if inside is None:
@@ -231,9 +230,8 @@ def _texts_at(value: Any, path: list[str]) -> Iterator[str]:
 
 
 def payload_search_text(path: str, value: str) -> str:
-    """Returns a text to search for in raw payloads, before they are decoded. If a payload has this `value` at
-    `path` and no JSON escapes, its JSON contains the text. The text is usually the value. A number can be
-    written in several ways, such as 1.50 and 1.5. For such a number the text is the last name in `path`."""
+    """Returns a text to search for in raw payloads, before they are decoded. Every payload without JSON
+    escapes that has this `value` at `path` contains the text."""
     if _EXACT_VALUE.fullmatch(value):
         return value
     searched = path.rsplit(".", maxsplit=1)[-1] if _is_numeric(value) else value
@@ -249,8 +247,7 @@ def _is_numeric(value: str) -> bool:
 
 
 def fold_case(text: str) -> str:
-    """Returns the text with A to Z in lower case; other letters stay as they are. Every store compares texts
-    in this way, so that a filter finds the same jobs in all of them."""
+    """Returns the text with A to Z in lower case. All remaining letters stay as they are."""
     if text.isascii():
         return text.lower()
     return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")

@@ -53,8 +53,8 @@ class IndexSet:
         return bool(self._bits >> index & 1)
 
     def __iter__(self) -> Iterator[int]:
-        """Yields the members in ascending order. The number is first converted to a text of binary digits,
-        because searching the text is faster than searching the number."""
+        """Yields the members in ascending order."""
+        # Searching a text of binary digits is faster than searching the number.
         digits = f"{self._bits:b}"[::-1]
         index = digits.find("1")
         while index >= 0:
@@ -97,9 +97,11 @@ def decode_indexes(type_: type, value: Any) -> Any:
 
 
 class OnFailure(StrEnum):
-    """The reaction of a flow to a job that has failed for good. `fail`: no new job starts, and the flow
-    fails. `continue`: the failure is tolerated, and the job's result is None. `compensate`: a job of another
-    task runs instead, and its result is used."""
+    """The reaction of a flow to a job that has failed for good.
+
+    - `fail`: no new job starts, and the flow fails.
+    - `continue`: the flow goes on, and the job's result is None.
+    - `compensate`: a compensation job runs, and its result is used."""
 
     FAIL = "fail"
     CONTINUE = "continue"
@@ -124,8 +126,11 @@ class JobTemplate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class FanOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A rule that makes a step create one job per element of a list. The list is `items`, or the result of
-    the step `step`. Each job receives its element as the argument named `argument`."""
+    """A rule that makes a step create one job per element of a list.
+
+    - `argument`: the argument that receives the element.
+    - `step`: the step whose result is the list.
+    - `items`: the list itself, if `step` is None."""
 
     argument: str
     step: str | None = None
@@ -161,8 +166,9 @@ class StepProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     - `count`: the number of the step's jobs, None until the step begins.
     - `made`: the number of jobs created so far.
     - `done`, `failed`: jobs that have ended.
-    - `replaced`: failed jobs for which a compensation job was created.
-    - `saved`, `lost`: jobs in `replaced` whose compensation job is done, or has failed too."""
+    - `replaced`: failed jobs that have a compensation job.
+    - `saved`: jobs whose compensation job is done.
+    - `lost`: jobs whose compensation job has failed."""
 
     count: int | None = None
     made: int = 0
@@ -189,9 +195,8 @@ class StopReason(StrEnum):
 
 
 class FlowStop(msgspec.Struct, frozen=True):
-    """A record which says that a flow was stopped, by a cancellation or a timeout. The flow's live jobs have
-    to be cancelled too. `cleared=True`: this is done. If a job of the flow is live after that, an operator
-    has retried it."""
+    """A record which says that a flow was stopped, by a cancellation or a timeout. `cleared=True`: the flow's
+    live jobs were cancelled too."""
 
     why: StopReason
     reason: str
@@ -201,13 +206,11 @@ class FlowStop(msgspec.Struct, frozen=True):
 class FlowGraph(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A flow with its steps and their progress, as stored in its document.
 
+    - `sent`: the id of the client call that started the flow. With it, the client recognises its flow.
     - `keep`: how many seconds the flow is kept after its end, None for the default.
     - `timeout`: how many seconds the flow may take, None for no bound.
-    - `sent`: an id of the client call that started the flow. If the reply to that call was lost, the client
-      recognises its flow by this id.
-    - `ended_by`: an id of the advance that ended the flow last. After a lost reply, the worker recognises its
-      advance by this id.
-    - `stuck`: the wall time since which the flow waits for a worker that knows the tasks of its next jobs."""
+    - `stuck`: since when (wall time) the flow waits for a worker that knows the tasks of its next jobs.
+    - `ended_by`: the id of the advance that ended the flow. With it, a worker recognises its advance."""
 
     nodes: tuple[StepNode, ...]
     step_progress: dict[str, StepProgress] = {}

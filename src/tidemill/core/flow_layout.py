@@ -17,11 +17,12 @@ edges go straight."""
 
 
 class LayoutCells(msgspec.Struct, frozen=True):
-    """The cells of a drawing, as numbers. The cell of a step has the index of the step. Further cells are the
-    bends of edges that cross several columns.
+    """The cells of a drawing, as numbers. Each step has the cell with its index. Further cells are bends of
+    edges.
 
     - `columns`: the cells of each column, from top to bottom.
-    - `before`, `after`: for each cell, the connected cells in the columns to the left and right.
+    - `before`: for each cell, the connected cells in the column to the left.
+    - `after`: for each cell, the connected cells in the column to the right.
     - `routes`: the cells that each edge passes, by the indexes of its two steps."""
 
     columns: list[list[int]]
@@ -32,11 +33,7 @@ class LayoutCells(msgspec.Struct, frozen=True):
 
 def arrange_cells(parents: Sequence[Sequence[int]]) -> LayoutCells:
     """Returns the cells of a drawing, ordered so that few edges cross. `parents` has the indexes of each
-    step's parents.
-
-    The search for an order starts with all bends below the steps. If the result has crossings, a second
-    search starts with all bends above the steps, and the better result is used. One search is not always
-    enough, because it cannot move an edge to the other side of a step."""
+    step's parents."""
     cells = _join_layers(parents, _layers(parents))
     below, fewest = _best_order(cells)
     if fewest:
@@ -116,9 +113,8 @@ def _join(cells: LayoutCells, route: Sequence[int]) -> None:
 
 
 def _sweep(cells: LayoutCells, *, forward: bool) -> None:
-    """Sorts each column by the positions of the connected cells in the neighbouring column. `forward=True`
-    goes from left to right, `forward=False` from right to left. A cell without connections keeps its
-    position."""
+    """Sorts each column by the positions of the connected cells in the column that was sorted before it.
+    `forward=True` goes from left to right, `forward=False` from right to left."""
     columns, joined = (cells.columns, cells.before) if forward else (cells.columns[::-1], cells.after)
     for beside, column in pairwise(columns):
         positions = _positions(beside)
@@ -173,8 +169,8 @@ class LayoutBox(msgspec.Struct, frozen=True):
 
 
 class LayoutEdge(msgspec.Struct, frozen=True):
-    """An edge from the step `source` to the step `target`. It is drawn through `points`, alternately as a
-    curve and as a straight line, beginning with a curve."""
+    """An edge from the step `source` to the step `target`. The lines between `points` are a curve, a straight
+    line, a curve, and so on."""
 
     source: str
     target: str
@@ -192,8 +188,7 @@ class FlowLayout(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=MAX_CACHED_LAYOUTS)
 def layout_flow(steps: StepParents) -> FlowLayout:
-    """Returns the layout of a flow. `steps` has the name of each step with the names of its parents. The
-    result is cached, because a running flow is drawn every second."""
+    """Returns the layout of a flow. `steps` has the name of each step with the names of its parents."""
     index = {name: at for at, (name, _) in enumerate(steps)}
     cells = arrange_cells([[index[parent] for parent in parents] for _, parents in steps])
     middles = _levels(cells, len(steps))
@@ -225,8 +220,8 @@ def _edge_points(
 
 
 def _levels(cells: LayoutCells, boxes: int) -> dict[int, float]:
-    """Returns the vertical middle of each cell; `boxes` is the number of steps. Goes through the columns from
-    left to right and back, and moves each cell as close to its connected cells as its neighbours allow."""
+    """Returns the vertical middle of each cell, close to the connected cells. `boxes` is the number of
+    steps."""
     levels: dict[int, float] = {}
     for column in cells.columns:
         _place_column(column, dict.fromkeys(column, 0.0), boxes, levels)
@@ -253,8 +248,7 @@ def _place_column(
     column: Sequence[int], targets: Mapping[int, float], boxes: int, levels: dict[int, float]
 ) -> None:
     """Sets the vertical middle of each cell of a column in `levels`, as near as possible to its value in
-    `targets`. The cells keep their order and their distance. Cells that would overlap move as one group, to
-    the mean of their targets. `boxes` is the number of steps."""
+    `targets`. The cells keep their order and do not overlap. `boxes` is the number of steps."""
     offsets, offset = [], 0.0
     for above, cell in zip([None, *column], column, strict=False):
         if above is not None:

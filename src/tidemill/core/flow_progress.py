@@ -24,8 +24,10 @@ from tidemill.core.states import LIVE, State
 
 
 class StepJobState(msgspec.Struct, frozen=True):
-    """The state of one job of a flow. `step` is the step's name as in the job's id, with COMPENSATION_SUFFIX
-    for a compensation job. `state` is None if the job was deleted."""
+    """The state of one job of a flow.
+
+    - `step`: the step's name, with COMPENSATION_SUFFIX for a compensation job.
+    - `state`: None if the job was deleted."""
 
     step: str
     index: int
@@ -43,8 +45,8 @@ class _StepResults(msgspec.Struct):
 
 
 def apply_job_states(graph: FlowGraph, job_states: Iterable[StepJobState]) -> FlowGraph:
-    """Returns the flow with the reported states of its jobs applied. If a job that had ended is live again, a
-    flow that was stopped (by a cancellation or a timeout) resumes."""
+    """Returns the flow with the reported states of its jobs applied. A stopped flow resumes if one of its
+    ended jobs is live again."""
     changes: dict[str, StepProgress] = {}
     stopped = graph.stopped
     for step, results in _results_by_step(graph, job_states).items():
@@ -86,9 +88,9 @@ def _results_of(indexes: IndexSet, states: Mapping[int, State | None]) -> _StepR
 
 
 def _apply_results(step_progress: StepProgress, results: _StepResults) -> StepProgress:
-    """Returns the progress of a step after new results. A deleted job counts as failed, except if it was
-    done before. Done jobs may be pruned earlier than their flow, and such a deletion must not undo their
-    success."""
+    """Returns the progress of a step after new results. A deleted job counts as failed, unless it was done
+    before."""
+    # Done jobs may be pruned earlier than their flow; this must not undo their success.
     failed = results.failed | (results.deleted - step_progress.done)
     return replace(
         step_progress,
@@ -120,8 +122,8 @@ class StepJob(msgspec.Struct, frozen=True):
 
 
 def settled_indexes(node: StepNode, step_progress: StepProgress) -> IndexSet:
-    """Returns the indexes of the jobs for which later steps need not wait any more. These are done jobs, jobs
-    whose failure is tolerated, and failed jobs whose compensation job is done."""
+    """Returns the indexes of the jobs for which later steps need not wait any more. A failed job is one of
+    them if its failure is tolerated or its compensation job is done."""
     if not step_progress.failed:
         return step_progress.done
     if node.on_failure is OnFailure.CONTINUE:
@@ -174,8 +176,7 @@ def is_live(graph: FlowGraph) -> bool:
 
 def begin_steps(graph: FlowGraph, lengths: Mapping[str, int]) -> FlowGraph:
     """Begins every step whose parents are finished, and returns the changed flow. `lengths` maps a step to
-    the length of the list for which it creates jobs. A step of unknown length does not begin. A step with an
-    empty list is finished at once."""
+    the length of its list. A step whose list has an unknown length does not begin."""
     while _may_continue(graph):
         counts = {node.name: _job_count(graph, node, lengths) for node in _startable_steps(graph)}
         started = {name: StepProgress(count=count) for name, count in counts.items() if count is not None}
@@ -217,8 +218,7 @@ def mark_created(graph: FlowGraph, jobs: Iterable[StepJob]) -> FlowGraph:
 
 
 def _without_items(graph: FlowGraph) -> FlowGraph:
-    """Returns the flow without the lists that it no longer needs. A list is dropped when its step has created
-    all jobs. Each advance writes the whole document again, so the document should stay small."""
+    """Returns the flow without the lists whose jobs have all been created."""
     return replace(graph, nodes=tuple(_without_made(node, graph.of(node.name)) for node in graph.nodes))
 
 
@@ -250,8 +250,8 @@ def _job_count(graph: FlowGraph, node: StepNode, lengths: Mapping[str, int]) -> 
 
 
 def _jobs_to_create(graph: FlowGraph) -> Iterator[StepJob]:
-    """Yields the jobs that the flow has to create. A step creates no further jobs while one of its parents is
-    not finished, for example after a retry."""
+    """Yields the jobs that the flow has to create. A step creates no jobs while one of its parents is
+    unfinished."""
     finished = finished_steps(graph)
     for node in graph.nodes:
         step_progress = graph.of(node.name)
@@ -313,15 +313,14 @@ def step_completion(graph: FlowGraph, node: StepNode) -> float:
 
 
 def flow_completion(graph: FlowGraph) -> float:
-    """Returns the finished share of a flow, from 0 to 1. Every step counts the same, because the number of
-    jobs of later steps is not known yet."""
+    """Returns the finished share of a flow, from 0 to 1. Every step counts the same, whatever its number of
+    jobs."""
     return sum(step_completion(graph, node) for node in graph.nodes) / len(graph.nodes)
 
 
 def jobs_to_retry(graph: FlowGraph) -> Iterator[tuple[str, int]]:
-    """Yields the failed jobs to retry, as pairs of step name and index. If the compensation job of a failed
-    job failed too, only the compensation job is retried; its step name has COMPENSATION_SUFFIX. In a step
-    that tolerates failures, jobs are retried only while no later step has begun."""
+    """Yields the failed jobs to retry, as pairs of step name and index. If a compensation job failed, only
+    the compensation job is retried. Its step name has COMPENSATION_SUFFIX."""
     for node in graph.nodes:
         step_progress = graph.of(node.name)
         if node.on_failure is OnFailure.CONTINUE and _has_started_child(graph, node):

@@ -25,9 +25,8 @@ MAX_STEP_INPUT_BYTES = 32 * 1024 * 1024
 
 
 class ResultReference(msgspec.Struct, frozen=True):
-    """An argument of a flow's job whose value is the result of another step. If `count` is given, that step
-    has `count` jobs, and the value is the list of their results. A failed job has None in this list, if the
-    step tolerates failures."""
+    """An argument of a flow's job whose value is the result of another step. If `count` is given, the value
+    is the list of the results of that step's `count` jobs."""
 
     step: str
     count: int | None = None
@@ -35,7 +34,7 @@ class ResultReference(msgspec.Struct, frozen=True):
 
 class FlowPosition(msgspec.Struct, frozen=True):
     """The position of a job in a flow: flow id, step and index. `reads` has the arguments whose values are
-    results of other steps; the payload does not contain them."""
+    results of earlier steps; the payload does not contain these arguments."""
 
     id: str
     step: str
@@ -44,8 +43,7 @@ class FlowPosition(msgspec.Struct, frozen=True):
 
 
 def flow_job_id(flow: str, step: str, index: int = 0) -> str:
-    """Returns the id of a job of a flow. The same flow, step and index always give the same id, so a job that
-    is sent twice exists once."""
+    """Returns the id of a job of a flow. The same flow, step and index always give the same id."""
     return f"{flow}/{step}/{index}"
 
 
@@ -70,8 +68,8 @@ class Error(msgspec.Struct, frozen=True):
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as a client sends it. `delay`, `expires` and `timeout` are durations in seconds and not times,
-    because the client's clock may differ from the store's. `at` is a wall time and replaces `delay`."""
+    """A job as a client sends it. `delay`, `expires` and `timeout` are durations in seconds. `at` is a wall
+    time and replaces `delay`."""
 
     id: str
     task: str
@@ -98,17 +96,16 @@ class JobGroup(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as a store keeps it. Each field is a column with the same name in every store. `lease` is a time
-    on the store's boot clock; all other times are wall times.
+    """A job as a store keeps it. `lease` is a time on the boot clock. All remaining times are wall times.
 
     - `seq`: the job's number in the order of arrival.
     - `lane`: the name of its lane, see `core.needs.lane_name`.
     - `claim`: the claim id, 0 if no worker may settle the job.
-    - `unknown_for`: for how many seconds the job was postponed by workers that do not know its task.
+    - `part`: the name of the job's part if its batch failed and was split, else ''.
+    - `unknown_for`: the seconds for which workers that do not know the task postponed the job.
     - `batching`: how the job shares calls, None if it does not.
-    - `part`: a failed batch is split into parts; the name of the job's part, '' for none.
     - `call`: the id of the first job of the call in which this job was last claimed.
-    - `deferred_needs`: units besides `needs` that the handler asked for and the job waits for.
+    - `deferred_needs`: units besides `needs` that the handler asked for in an earlier attempt.
     - `flow`: the job's position in its flow. A job of a flow is kept as long as the flow."""
 
     seq: int
@@ -224,8 +221,7 @@ def _problem_with_texts(job: NewJob) -> str | None:
 
 
 def _problem_with_need(need: Need) -> str | None:
-    """Returns why the names in a need are invalid; None if they are valid. Only a store can check whether the
-    pool exists and could ever admit the need."""
+    """Returns why the names in a need are invalid; None if they are valid."""
     for field, name in (("pool", need.pool), ("pool key", need.key)):
         if name is not None and (
             problem := problem_with_name(field, name) or _problem_with_separator(field, name)
@@ -279,8 +275,8 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}"
 
 
 def trace_id(trace: str | None, job: str) -> str:
-    """Returns the trace id, which all jobs of one request share. It is taken from `trace`, the job's trace
-    context. Without one, it is `job`, the job's id."""
+    """Returns the trace id, which all jobs of one request share. `trace` is the job's trace context. Without
+    one, the trace id is the job's id `job`."""
     if trace is None:
         return job
     found = _TRACEPARENT.fullmatch(trace)

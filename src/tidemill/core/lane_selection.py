@@ -1,8 +1,7 @@
 """Selects the jobs that a claim takes from the lanes of one queue.
 
-The head of a lane is its next job. The lane with the most urgent head gets the next turn. On a tie the lane
-that was served longest ago wins, and on another tie the older head. A new lane counts as served when it was
-created. A stream of new lanes therefore never starves an old one."""
+The lane whose next job is the most urgent gets the next turn. On a tie, the lane that was served longest ago
+wins. A new lane counts as served when it was created, so new lanes never starve an old one."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ class OpenLane(msgspec.Struct, frozen=True):
     - `served`: the number of the lane's last turn.
     - `priority`, `seq`: the priority and the arrival number of the lane's next job.
     - `room`: how many jobs of the lane may start now.
-    - `group`: lanes of the same group need the same pools."""
+    - `group`: the lane's group."""
 
     name: str
     served: int
@@ -67,13 +66,14 @@ class LaneSelection(msgspec.Struct, Generic[E]):
     """The jobs that a claim takes from the lanes of a queue, and the lanes that it blocks. Turns of lanes are
     numbered.
 
-    - `jobs`, `calls`: the jobs that start, and the number of their calls. Only batches share a call.
+    - `jobs`: the jobs that start.
+    - `calls`: the number of calls that these jobs make.
     - `passed`: expired jobs, which do not start.
     - `aside`: jobs that move into a separate lane, because they would block their lane.
     - `picks`: the number of the last turn.
     - `served`: by lane, the number of the lane's last turn.
-    - `stopped`: True if `passed` and `aside` reached MAX_EXPIRED_PER_CLAIM jobs, so the claim ended early.
-    - `blocked_lanes`: lanes that wait, because a pool denied them or a batch waits for more jobs.
+    - `stopped`: True if the claim ended early, because it met too many expired or moved jobs.
+    - `blocked_lanes`: lanes that a pool denied, or whose batch waits for more jobs.
     - `blocked_groups`: the groups that a pool denied, each with the priority of the denied job."""
 
     jobs: list[E]
@@ -131,13 +131,12 @@ def select_jobs(
 ) -> LaneSelection[E]:
     """Selects jobs from the lanes of a queue: at most `limit` calls with at most `most` jobs in total.
 
-    `picks` is the number of the last turn that a lane got in earlier claims. `fetch` reads jobs of a lane. If
-    `passes` returns True for a job, the job does not start and is returned in `LaneSelection.passed`.
-    `admits` reserves the units of a call. It returns how many jobs start, or which jobs have to wait. If a
-    group has to wait, its other lanes are skipped.
-
-    `lanes` needs only the first `limit` lanes of each group, because every turn uses one lane. If no job
-    started in a turn, `following` returns the next lane of the group."""
+    - `lanes`: at least the first `limit` lanes of each group.
+    - `picks`: the number of the last turn that a lane got in earlier claims.
+    - `fetch`: reads jobs of a lane.
+    - `passes`: returns True for a job that must not start (`LaneSelection.passed`).
+    - `admits`: reserves the units of a call. It returns how many jobs start, or which jobs have to wait.
+    - `following`: returns the next lane of a group, after a turn in which no job started."""
     most = limit if most is None else most
     taking = _Selector(fetch, passes, admits, following, limit=limit, most=most, picks=picks)
     for lane in lanes:
@@ -186,8 +185,7 @@ class _Selector(Generic[E]):
 
     def _take_from(self, lane: _LaneReader[E], served: int, room: int) -> None:
         """Takes jobs from a lane. `served` is the number of the lane's last turn, and `room` is how many of
-        its jobs may start. The lane gets another turn at once only if its next job is more urgent than the
-        next jobs of all other lanes."""
+        its jobs may start."""
         picked, order, admits = self._picked, self._order, self._admits
         head = lane.head(self._chunk)
         while head is not None:

@@ -37,9 +37,9 @@ class DeferringJob(BatchJob, Protocol):
 def reserve_for_job(
     pool_ledger: Ledger, job: DeferringJob, now: Instant, lane: tuple[str, str] | None = None
 ) -> tuple[HeldReservation, ...] | ClaimDenial:
-    """Reserves all units of a job that shares its call with no other job (P11, P18). Returns the
-    reservations, or the denial of the first pool that denies. Deferred units get separate reservations.
-    `lane` is the pair of queue and lane name if the job is the next one of its lane, else None."""
+    """Reserves all units of a job that shares no call (P11, P18). Returns the reservations, or the denial of
+    the first pool that denies. If the job is the next one of its lane, `lane` is the pair of queue and lane
+    name."""
     needs = single_call_needs(job)
     if not job.deferred_needs:
         return ledger.reserve_all(pool_ledger, job.id, job.priority, needs, now, lane)
@@ -63,11 +63,11 @@ def exchange_deferred(
     pool_ledger: Ledger, held: HeldReservation, need: Need, job: str, now: Instant
 ) -> tuple[HeldReservation, HeldReservation | None] | UnitDenial:
     """Replaces deferred units by a reservation that counts from now, because the handler makes its call now.
-    `held` is the deferred reservation, and `need` are the units of the call.
+    Returns the new reservation and the units that stay deferred, if any. If the pool denies the units,
+    returns the denial and changes nothing.
 
-    Returns the new reservation, and the rest that stays deferred, None if nothing is left. If the pool denies
-    the units, returns the denial and changes nothing. Capacity that the pool holds for other jobs does not
-    delay the call, because this job had its turn when it was claimed."""
+    - `held`: the deferred reservation.
+    - `need`: the units of the call."""
     known = pool_ledger.load(held.account_key)
     if known is None:
         raise LookupError(f"pool {held.pool!r} is gone")
@@ -76,6 +76,7 @@ def exchange_deferred(
     free = accounts.release_units(pool, account, part, now)
     if held.probe:
         free = accounts.record_call_end(free, job, now, is_success=False)
+    # The job had its turn when it was claimed: with the most urgent priority, no hold delays its call.
     answer = accounts.request_units(pool, free, UnitRequest(job, need.units, PRIORITY_RANGE[0]), now)
     if isinstance(answer, UnitDenial):
         return answer
@@ -112,8 +113,10 @@ such as tokens, are booked at the settlement, when the answer has reported them.
 
 
 class Departure(StrEnum):
-    """The kind of a request that its reservation does not cover (P21). `late`: the request leaves later than
-    its reservation allows. `extra`: the request is made in addition to the reserved ones."""
+    """The kind of a request that its reservation does not cover (P21).
+
+    - `late`: the request leaves later than its reservation allows.
+    - `extra`: the request is made in addition to the reserved ones."""
 
     LATE = "late"
     EXTRA = "extra"
@@ -121,11 +124,7 @@ class Departure(StrEnum):
 
 def find_late_reservation(held: Sequence[HeldReservation], need: Need) -> int | None:
     """Returns the index in `held` of the reservation whose request leaves late. Returns None if the claim has
-    no reservation for the pool and key of `need`. Deferred reservations are left out.
-
-    The caller knows only the units of the late request, not its reservation. The first reservation with
-    exactly these units is chosen, else the first of the pool. A wrong choice does no harm, because the pool
-    still counts the claim's other reservations."""
+    no reservation for the pool and key of `need`. `need` has the units of the late request."""
     account_key = (need.pool, need.key)
     candidates = [
         at
@@ -133,12 +132,13 @@ def find_late_reservation(held: Sequence[HeldReservation], need: Need) -> int | 
         if reserved.account_key == account_key and not reserved.deferred
     ]
     same_cost = [at for at in candidates if held[at].reservation.units == need.units]
+    # A wrong choice does no harm: the pool still counts the other reservations of the claim.
     return next(iter(same_cost or candidates), None)
 
 
 def reenter_late_request(pool_ledger: Ledger, late: HeldReservation, now: Instant) -> HeldReservation:
-    """Counts the units of a reservation from this moment instead of from the claim, because the request
-    leaves only now. Returns the changed reservation, or the same one if the pool no longer exists."""
+    """Counts the units of a reservation from now instead of from the claim. Returns the changed reservation,
+    or the same one if the pool no longer exists."""
     known = pool_ledger.load(late.account_key)
     if known is None:
         return late
@@ -149,9 +149,8 @@ def reenter_late_request(pool_ledger: Ledger, late: HeldReservation, now: Instan
 
 
 def take_extra_request(pool_ledger: Ledger, need: Need, now: Instant) -> HeldReservation | None:
-    """Reserves the units of an extra request without checking whether they fit, because the request is made
-    in any case. Returns None if the pool does not exist. Also returns None if the pool has keys and `need`
-    has none, or the reverse."""
+    """Reserves the units of an extra request without checking whether they fit. Returns None if the pool does
+    not exist or cannot have the key of `need`."""
     account_key = (need.pool, need.key)
     known = pool_ledger.load(account_key)
     if known is None or known[0].keyed != (need.key is not None):

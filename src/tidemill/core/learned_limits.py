@@ -1,18 +1,13 @@
 """Learned limits: what a provider seems to allow, if that is less than the declared limit.
 
-A lower stated amount is used at once, because the next call would be refused. A higher one is used only when
-the provider states it again a minute later. One answer alone may come from another model or plan. A learned
-limit never exceeds the declared one, so learning can only slow a pool down. When the declaration changes,
-learning starts over. The operator may know of a plan that the provider has not stated yet.
+A lower stated amount is used at once. A higher one is used only when the provider states it again a minute
+later. A learned limit never exceeds the declared one. When the declaration changes, learning starts over.
 
-A provider may refuse a rate without stating an amount. The second such refusal makes Tidemill guess the
-limit; the first may have been caused by another program. A guess expires after a while, a stated amount does
-not.
+A provider may refuse a rate without stating an amount. The second refusal of this kind makes Tidemill guess
+the limit. A guess expires after a while, a stated amount does not.
 
-A guess recovers while calls succeed. After each window with a success it rises by a quarter of the declared
-amount. If the provider refuses a guess that has risen, one refusal is enough to lower it. The next rise then
-takes twice as many windows. A limit that was lowered by mistake is whole again after two windows. A provider
-that really allows less is tested less and less often."""
+After each window with a success, a guess rises by a quarter of the declared amount. If the provider refuses a
+guess that has risen, one refusal lowers it. The next rise then takes twice as many windows."""
 
 from __future__ import annotations
 
@@ -40,8 +35,10 @@ windows are unrelated."""
 class LearnedLimit(msgspec.Struct, frozen=True, kw_only=True):
     """One learned limit. The provider stated its amount, or Tidemill guessed it. Times are wall times.
 
-    - `amount`, `below`: the learned amount, and the declared amount at that time.
-    - `more`, `more_since`: a higher amount that the provider stated and has not confirmed yet, and when.
+    - `amount`: the learned amount.
+    - `below`: the declared amount when the limit was learned.
+    - `more`: a higher amount that the provider stated and has not confirmed yet.
+    - `more_since`: when the provider first stated a higher amount.
     - `until`: when a guess expires, None for a stated amount.
     - `raised`: when the guess was made or last rose.
     - `rise_windows`: after how many windows the guess rises again."""
@@ -66,9 +63,8 @@ LearnedLimits = dict[str, LearnedLimit]
 def apply_learned_limits(
     pool: PoolSettings, learned: Mapping[str, LearnedLimit], wall: float, units: Units | None = None
 ) -> PoolSettings:
-    """Returns the pool's settings with learned amounts, at the wall time `wall`. If a call needs more `units`
-    than a learned amount, the limit is raised as far as this call needs, but not above the declared amount.
-    Otherwise the call could never start. The provider decides whether it accepts the call."""
+    """Returns the pool's settings with learned amounts, at the wall time `wall`. `units` are the units of a
+    call. A learned amount that is too small for this call is raised, at most to the declared amount."""
     if not learned:
         return pool
     limits = tuple(
@@ -81,9 +77,8 @@ def apply_learned_limits(
 def learned_limit_in_force(
     learned: Mapping[str, LearnedLimit], limit: Limit, wall: float
 ) -> LearnedLimit | None:
-    """Returns the learned limit that replaces `limit`; None if there is none. A learned limit does not apply
-    if it has expired or is not below the declared amount. It also does not apply if the declared amount has
-    changed since."""
+    """Returns the learned limit that replaces `limit`; None if there is none. A learned limit ends when it
+    expires or when the declared amount changes."""
     learned_limit = learned.get(limit.name)
     if learned_limit is None or not learned_limit.holds(wall) or learned_limit.below != limit.amount:
         return None
@@ -115,8 +110,8 @@ def is_suspect(limit: Limit, refusal: Refusal, amounts: Units) -> bool:
 
 
 def confirms_suspicion(limit: Limit, first: float | None, wall: float) -> bool:
-    """True if a refusal at wall time `wall`, after an earlier refusal at `first`, shows that the limit is too
-    high. The two must be between half a window and three windows apart. False if `first` is None."""
+    """True if two refusals, at the wall times `first` and `wall`, show that the limit is too high. They must
+    be between half a window and three windows apart. False if `first` is None."""
     if first is None or not is_recent_refusal(limit, first, wall):
         return False
     return wall - first >= SAME_BURST_WINDOWS * window_seconds(limit)
@@ -127,8 +122,8 @@ def is_recent_refusal(limit: Limit, first: float, wall: float) -> bool:
 
 
 def has_risen(learned_limit: LearnedLimit | None, wall: float) -> bool:
-    """True if the limit is a guess that has risen after successes and has not expired. If the provider
-    refuses a call now, the guess rose too far, and one refusal is enough to lower it."""
+    """True if the limit is a guess that has risen after successes and has not expired. One refusal is then
+    enough to lower it."""
     return (
         learned_limit is not None
         and learned_limit.until is not None
@@ -140,9 +135,12 @@ def has_risen(learned_limit: LearnedLimit | None, wall: float) -> bool:
 def guess_limit(
     limit: Limit, accepted: float, wall: float, below: float, before: LearnedLimit | None
 ) -> LearnedLimit:
-    """Returns a guess for a limit after the provider refused a call. The guess is `accepted`, the units that
-    the provider let through. It is at least half of the current amount, because the refusal may have other
-    causes. `below` is the declared amount. `before` is the learned limit until now, if any."""
+    """Returns a guess for a limit after the provider refused a call. The guess is at least half of the
+    current amount.
+
+    - `accepted`: the units that the provider let through.
+    - `below`: the declared amount.
+    - `before`: the learned limit until now, if any."""
     rise_windows = (
         1.0 if before is None or before.until is None or not before.holds(wall) else before.rise_windows
     )
@@ -159,8 +157,7 @@ def guess_limit(
 
 
 def raise_guesses(pool: PoolSettings, learned: LearnedLimits, wall: float) -> LearnedLimits:
-    """Returns the learned limits after a successful call, with guesses raised if it is time. A guess that has
-    reached the declared amount stays until it expires, so that `has_risen` still recognises it."""
+    """Returns the learned limits after a successful call. Guesses are raised if it is time."""
     after = learned
     for limit in pool.limits:
         learned_limit = learned_limit_in_force(learned, limit, wall)
@@ -168,6 +165,7 @@ def raise_guesses(pool: PoolSettings, learned: LearnedLimits, wall: float) -> Le
             continue
         if wall - learned_limit.raised >= learned_limit.rise_windows * limit.per:
             amount = min(learned_limit.below, learned_limit.amount + GUESS_RISE_SHARE * learned_limit.below)
+            # A guess that reached the declared amount stays, so that `has_risen` recognises it.
             after = after | {limit.name: replace(learned_limit, amount=amount, raised=wall)}
     return after
 
@@ -175,9 +173,8 @@ def raise_guesses(pool: PoolSettings, learned: LearnedLimits, wall: float) -> Le
 def has_effect(
     pool: PoolSettings, learned: Mapping[str, LearnedLimit], suspects: Mapping[str, float], wall: float
 ) -> bool:
-    """True if an account still needs its learned limits or suspects: a learned limit is in force, or a
-    refusal in `suspects` is recent. `suspects` has, by limit name, the wall time of a refusal that may mean
-    that the limit is too high."""
+    """True if a learned limit is in force, or a refusal in `suspects` is recent. `suspects` has, by limit
+    name, the wall time of a refusal that may mean that the limit is too high."""
     windows = [limit.per for limit in pool.limits if isinstance(limit.per, float)]
     doubt = UNRELATED_AFTER_WINDOWS * max(windows, default=0.0)
     return any(learned_limit_in_force(learned, limit, wall) for limit in pool.limits) or any(
@@ -201,6 +198,7 @@ def _learn_stated_limit(
         return known if known.until is None else new
     if known.more is None:
         return replace(known, more=stated, more_since=wall)
+    # One answer alone may come from another model or plan.
     if wall - known.more_since < CONFIRMATION_SECONDS:
         return replace(known, more=min(known.more, stated))
     confirmed = min(known.more, stated)
@@ -214,6 +212,7 @@ def _apply_learned_limit(
         return limit
     amount = learned_limit.amount
     need = 0.0 if units is None else call_amount(units, limit) or 0.0
+    # Otherwise the call could never start. The provider decides whether it accepts the call.
     if need > amount or need > pool.most(replace(limit, amount=amount)):
         spare = pool.guards.jitter / limit.per if isinstance(limit.per, float) else 0.0
         amount = max(amount, need / max(0.5, 1.0 - spare))

@@ -1,19 +1,16 @@
 """Learned spacings: a provider that allows fewer calls than one per declared window.
 
 A limit of one request per window cannot be lowered further. If the provider refuses calls at this rate, the
-account learns a spacing: a time between two calls that is longer than the window. It applies to one limit of
-one pool or key, and is stored with the account.
+account learns a spacing: a time between two calls that is longer than the window.
 
 A new spacing is a trial. Each refusal doubles it, and each success halves it, until it is as short as the
-window and dropped. So a key is at full speed again a few calls after the provider refused everything. If a
-refusal follows a success, the longer spacing is needed, and it is confirmed. A provider may state when to
-call again. The closure of the pool waits for that time, so the first refusal does not lengthen the trial. The
-confirmed spacing is then as long as the stated time.
+window and dropped. If a refusal follows a success, the longer spacing is confirmed. If the provider states
+when to call again, the confirmed spacing is as long as the stated time.
 
 A confirmed spacing stays for hours. At most once an hour, a success shortens it by a quarter. If the provider
-refuses the shorter spacing, one refusal restores the longer one. The next test comes after twice as many
-hours. A confirmed spacing that is refused twice within a short time is doubled. After three refusals without
-a success it is a trial again, because the provider may be refusing everything."""
+refuses the shorter spacing, the longer one returns, and the next test comes after twice as many hours. Two
+refusals within a short time double a confirmed spacing. Three refusals without a success make it a trial
+again."""
 
 from __future__ import annotations
 
@@ -51,14 +48,16 @@ SPACED_REASONS = frozenset({Reason.RATE, Reason.UNKNOWN})
 class LearnedSpacing(msgspec.Struct, frozen=True, kw_only=True):
     """The time between two calls that a provider seems to require. Times are wall times.
 
-    - `seconds`, `window`: the spacing, and the declared window.
+    - `seconds`: the spacing.
+    - `window`: the declared window in seconds.
     - `below`: the amount of the limit that code or an operator set.
-    - `since`: when the spacing was learned; `changed`: when it last became longer or shorter.
-    - `refused`: when the last refusal came, or the later time that it asked to wait for.
+    - `since`: when the spacing was learned.
+    - `changed`: when the spacing last became longer or shorter.
+    - `refused`: when the last refusal came, or the later time that the refusal asked to wait for.
     - `accepted`: when the last successful call was claimed, None if none succeeded.
     - `refusals`: the number of refusals since the last success.
     - `confirmed`: False for a trial, which successes shorten at once.
-    - `eased`: True if successes have shortened it since the last refusal.
+    - `eased`: True if successes have shortened the spacing since the last refusal.
     - `test_hours`: after how many hours a shorter spacing is tested."""
 
     seconds: float
@@ -74,8 +73,8 @@ class LearnedSpacing(msgspec.Struct, frozen=True, kw_only=True):
     test_hours: float = 1.0
 
     def holds(self, limit: Limit, wall: float) -> bool:
-        """True if the spacing applies to `limit` at the wall time `wall`. `limit` has the amount that code or
-        an operator set. A spacing that was learned for another amount does not apply."""
+        """True if the spacing applies to `limit` at the wall time `wall`. A spacing that was learned for
+        another amount does not apply."""
         return self.below == limit.amount and wall < self.changed + SPACING_LIFETIME_SECONDS
 
     @property
@@ -91,8 +90,10 @@ LearnedSpacings = dict[str, LearnedSpacing]
 def apply_spacings(
     pool: PoolSettings, limited: PoolSettings, spacings: Mapping[str, LearnedSpacing], wall: float
 ) -> PoolSettings:
-    """Returns `limited` with learned spacings at the wall time `wall`. `pool` has the amounts that people
-    set, `limited` the same limits with learned amounts."""
+    """Returns the settings `limited` with learned spacings at the wall time `wall`.
+
+    - `pool`: the settings with the amounts that code or an operator set.
+    - `limited`: the settings with the learned amounts."""
     if not spacings:
         return limited
     limits = tuple(
@@ -118,8 +119,11 @@ def learn_from_refusal(  # noqa: PLR0917 - a refusal and its context
     claimed: float | None,
     now: Instant,
 ) -> LearnedSpacings:
-    """Returns the spacings after a refusal. `pool` has the amounts that people set, `limited` the learned
-    ones. `claimed` is the boot-clock time when the refused call was claimed, None if unknown."""
+    """Returns the spacings after a refusal.
+
+    - `pool`: the settings with the amounts that code or an operator set.
+    - `limited`: the settings with the learned amounts.
+    - `claimed`: the boot-clock time when the refused call was claimed, None if unknown."""
     if refusal.reason not in SPACED_REASONS or refusal.unit not in (None, "requests"):
         return spacings
     pairs = zip(pool.limits, limited.limits, strict=True)
@@ -176,8 +180,8 @@ def _after_refusal(  # noqa: PLR0917 - a refusal and its context
 
 
 def _first_trial(limit: Limit, hint: float | None, wall: float) -> LearnedSpacing:
-    """Returns the trial after a first refusal. With a hint it is not longer than the window, because the
-    closure of the pool waits for the stated time."""
+    """Returns the trial after a first refusal. `hint` is the wait that the provider stated, None if it stated
+    none."""
     window = window_seconds(limit)
     return LearnedSpacing(
         seconds=_trial_seconds(2 * window, window) if hint is None else window,
@@ -192,8 +196,8 @@ def _first_trial(limit: Limit, hint: float | None, wall: float) -> LearnedSpacin
 def _confirmed_after_refusal(
     pool: PoolSettings, known: LearnedSpacing, refused: LearnedSpacing, hint: float | None, wall: float
 ) -> LearnedSpacing:
-    """Returns a confirmed spacing after a refusal. `known` is the spacing before it. `refused` is the same
-    spacing with the refusal counted."""
+    """Returns a confirmed spacing after a refusal. `known` is the spacing before the refusal. `refused` is
+    the same spacing with the refusal counted."""
     if known.eased:
         hours = min(MAX_TEST_WAIT_HOURS, 2 * known.test_hours)
         return _confirm(refused, known.seconds / TEST_SHARE, hours, wall)
@@ -205,9 +209,9 @@ def _confirmed_after_refusal(
 
 
 def _longer_seconds(known: LearnedSpacing, hint: float | None, wall: float) -> float:
-    """Returns a spacing that is longer than `known`. After a success the provider's hint decides: it is the
-    time from the last successful call to the stated time. Without a hint the spacing doubles, and also if the
-    hint is short: some providers always say one second."""
+    """Returns a spacing that is longer than `known`: twice as long, or as long as the provider's `hint`
+    requires."""
+    # Some providers always state one second, so a short hint is ignored.
     if hint is None or hint < MIN_HINT_SHARE * known.seconds or known.refusals or known.accepted is None:
         return 2 * known.seconds
     return max(wall + hint - known.accepted + HINT_MARGIN_SECONDS, known.seconds)
@@ -240,9 +244,9 @@ def _after_success(known: LearnedSpacing, wall: float) -> LearnedSpacing | None:
 
 
 def _is_older(known: LearnedSpacing, claimed: float | None, now: Instant) -> bool:
-    """True if the call was claimed before the spacing last changed, so it says nothing about the spacing. All
-    calls in flight are refused together. If the claim time is unknown, refusals within half a spacing count
-    as one."""
+    """True if the call was claimed before the spacing last changed, so the call says nothing about the
+    spacing."""
+    # All calls in flight are refused together: their refusals count as one.
     if claimed is None:
         return now.wall - known.changed < known.seconds / 2
     return _claim_time(claimed, now) < known.changed - TOLERANCE

@@ -1,7 +1,5 @@
-"""The ledger: how a claim or settlement changes the accounts of all pools that it needs.
-
-A store provides its accounts as a `Ledger` for one transaction. These functions read accounts, compute the
-new ones and save them, in the same way for every store."""
+"""The ledger: how a claim or settlement changes the accounts of all pools that it needs. A store provides its
+accounts as a `Ledger` for one transaction."""
 
 from __future__ import annotations
 
@@ -42,8 +40,7 @@ ANY_LIMIT_KEY = LANE_SEPARATOR
 class Ledger(Protocol):
     """The accounts of a store during one transaction.
 
-    - `load` returns the pool's settings in force and the account, adapted to the current boot of the machine;
-      None for an undeclared pool.
+    - `load` returns the pool's settings in force and the refreshed account; None for an undeclared pool.
     - `reservations` returns the number of open reservations of an account.
     - `add_history` adds an entry to the pool's history (P8).
     - `tell` records a change of a pool, which the store method returns to its caller."""
@@ -56,9 +53,10 @@ class Ledger(Protocol):
 
 
 class HeldReservation(msgspec.Struct, frozen=True):
-    """A reservation that one claim holds in one account. `probe=True`: its call is the pool's probe.
-    `deferred=True`: its units wait for a call that the handler asked for in an earlier attempt and has not
-    made yet."""
+    """A reservation that one claim holds in one account.
+
+    - `probe`: True if its call is the pool's probe.
+    - `deferred`: True if the handler asked for the units in an earlier attempt and has not made the call."""
 
     pool: str
     key: str | None
@@ -73,7 +71,7 @@ class HeldReservation(msgspec.Struct, frozen=True):
 
 class ClaimDenial(msgspec.Struct, frozen=True):
     """The answer that a pool denied units to a claim. `need` is the first need that was denied. Only the
-    account of that need has changed, because it may now hold capacity for the job."""
+    account of that need has changed."""
 
     need: Need
     denied: UnitDenial
@@ -89,13 +87,13 @@ class ClaimDenial(msgspec.Struct, frozen=True):
 class LaneBlock(msgspec.Struct, frozen=True):
     """The reason why a claim skips one lane, or all lanes of a group, of a queue.
 
-    `until` is the boot-clock time when the pool is expected to admit the denied job. A claim tries the lane
-    again at the boot-clock time `retry_at`, which may be earlier. Jobs that are more urgent than `priority`
-    are not blocked.
+    - `until`: the boot-clock time when the pool is expected to admit the denied job.
+    - `retry_at`: the boot-clock time when a claim tries again; it may be earlier than `until`.
+    - `priority`: the priority of the denied job; more urgent jobs are not blocked.
 
-    The block of a lane ends when the lane is empty, when its next job changes, or when a more urgent job
-    comes. The block of a group stays, even if none of its jobs waits, until its time is over or a new block
-    replaces it. A store also drops a block when the account's revision or the pool's limits change."""
+    The block of a lane ends when the lane's next job changes. The block of a group ends with its time or is
+    replaced by a new block. A store also drops a block when the account's revision or the pool's limits
+    change."""
 
     pool: str
     key: str | None
@@ -119,9 +117,8 @@ def reserve_all(  # noqa: PLR0917 - all needs of a job at once
     now: Instant,
     lane: tuple[str, str] | None = None,
 ) -> tuple[HeldReservation, ...] | ClaimDenial:
-    """Reserves the units of all needs, or none (P11). Returns the reservations, or the first denial. Pools
-    without keys are asked first, because their denial saves asking the others. If the job is the next one of
-    its lane, `lane` is the pair of queue and lane name, else None."""
+    """Reserves the units of all needs, or none (P11). Returns the reservations, or the first denial. If the
+    job is the next one of its lane, `lane` is the pair of queue and lane name."""
     taken: list[tuple[HeldReservation, Account, Account]] = []
     for need in sorted(needs, key=lambda need: need.key is not None):
         account_key = (need.pool, need.key)
@@ -141,15 +138,14 @@ def reserve_all(  # noqa: PLR0917 - all needs of a job at once
 
 
 def hold_scope(queue: str, lane: str, need: Need) -> str:
-    """Returns a name for the jobs that wait together if this need is denied; they share one hold of the pool.
-    If the pool has keys, these are the jobs of the lane. Otherwise they are the jobs of all lanes of the
-    queue that need the same pools without keys."""
+    """Returns a name for the jobs that wait together if this need is denied. These jobs share one hold of the
+    pool. They are the jobs of the lane, or of its group if the need has no key."""
     return LANE_SEPARATOR.join((queue, shared_group(lane) if need.key is None else lane))
 
 
 def make_block(denial: ClaimDenial, priority: int, override_ends: float | None, now: Instant) -> LaneBlock:
     """Returns the block for a denial. `priority` is the priority of the denied job. `override_ends` is the
-    wall time when the pool's override ends, None if unknown. The block ends at that time at the latest."""
+    wall time when the pool's override ends, None if unknown."""
     wait = denial.denied.wait
     if override_ends is not None:
         wait = min(wait, max(0.0, override_ends - now.wall))
@@ -173,14 +169,14 @@ def settle_reservations(  # noqa: PLR0917 - all parts of a settlement
     chance: Callable[[], float],
 ) -> bool:
     """Ends the reservations of a settled claim. Returns True if the job loses an attempt because of a refusal
-    (P17).
+    (P17). Afterwards the caller must remove the reservations from the store.
 
-    `ended` are the claim's reservations, empty if they ended before. `spent` is the worker's usage report,
-    and `chance` returns a random number. An observation is ignored if its pool is undeclared, or if only one
-    of the two has a key. The caller removes the reservations from the store afterwards.
+    - `ended`: the claim's reservations, empty if they ended before.
+    - `spent`: the worker's usage report.
+    - `chance`: returns a random number.
 
-    The order matters (P13, P16). First the used units are counted. Then the provider's own counts are
-    applied, because they include this call. Last, the success of the calls is recorded."""
+    The order matters (P13, P16): first the used units are counted, then the provider's own counts are
+    applied. Last, the success is recorded."""
     spent = spent or UsageReport()
     running = {seen.account_key: _running_calls(ledger, seen.account_key) for seen in spent.observations}
     _release_unspent(ledger, [reserved for reserved in ended if reserved.deferred], job, now)
@@ -217,8 +213,8 @@ def settle_reservations(  # noqa: PLR0917 - all parts of a settlement
 def _record_call_ends(
     ledger: Ledger, ended: Sequence[HeldReservation], job: str, now: Instant, *, is_success: bool
 ) -> None:
-    """Records the end of the calls of a settled claim. `is_success=True`: they succeeded. A successful probe
-    opens its pool, and guessed limits may rise."""
+    """Records the end of the calls of a settled claim. If `is_success=True`, a probe opens its pool, and
+    guessed limits may rise."""
     probes = {reserved.account_key for reserved in ended if reserved.probe}
     for account_key in dict.fromkeys(reserved.account_key for reserved in ended):
         known = ledger.load(account_key)
@@ -252,8 +248,7 @@ def recount_units(ledger: Ledger, ended: Sequence[HeldReservation], job: str, no
 
 
 def release_holds(ledger: Ledger, job: str, needs: Iterable[Need]) -> None:
-    """Drops the capacity that pools hold for a waiting job. The job has ended, so other jobs need not wait
-    for it."""
+    """Drops the capacity that pools hold for `job`, because the job has ended."""
     for need in needs:
         account_key = (need.pool, need.key)
         known = ledger.load(account_key)
@@ -287,8 +282,7 @@ def _release_unspent(ledger: Ledger, unspent: Sequence[HeldReservation], job: st
 def _call_facts(
     pool: PoolSettings, account: Account, ended: Sequence[HeldReservation], spent: UsageReport
 ) -> CallFacts:
-    """Returns facts about the last call of the claim, to which the provider's answer belongs. Extra requests
-    are used only if there is no other reservation, because they were reserved without a check."""
+    """Returns facts about the last call of the claim, to which the provider's answer belongs."""
     calls = [of.reservation for of in ended if of.reservation.checked] or [of.reservation for of in ended[:1]]
     taken = [call.at for call in calls if call.boot == account.state.boot]
     return CallFacts(
@@ -306,8 +300,8 @@ def _running_calls(ledger: Ledger, account_key: AccountKey) -> int:
 
 
 def _remaining_at_claim(pool: PoolSettings, ended: Sequence[HeldReservation], spent: UsageReport) -> Units:
-    """Returns, by limit name, how many units were left at the claim by our count. With several reservations,
-    the smallest number counts. Units that the call reserved and did not use are added."""
+    """Returns, by limit name, how many units were left at the claim by our count. Units that the call
+    reserved and did not use are added."""
     left: Units = {}
     for limit in pool.limits:
         then = [of.reservation.left[limit.name] for of in ended if limit.name in of.reservation.left]
@@ -323,7 +317,8 @@ def _reported_units(account_key: AccountKey, spent: UsageReport) -> Units | None
 
 
 def _book_usage(ledger: Ledger, ended: Sequence[HeldReservation], spent: UsageReport, now: Instant) -> None:
-    """Counts the usage `spent` of the reservations `ended` (one account). Without a call, releases them."""
+    """Ends the reservations `ended` of one account with the usage in `spent`. If no call was made, all units
+    are returned."""
     account_key = ended[0].account_key
     if (known := ledger.load(account_key)) is None:
         return

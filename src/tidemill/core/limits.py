@@ -42,10 +42,10 @@ class Limit(msgspec.Struct, frozen=True):
 
     `charge` says what a call costs in the end, and when the provider counts it:
 
-    - "actual": the units that the call really used, counted when the request arrives (tokens sent).
-      The rest of the reservation is returned.
+    - "actual": the units that the call really used, counted when the request arrives (tokens sent). Unused
+      units are returned.
     - "completed": the units that the call really used, counted when the answer is complete (its tokens).
-      Tidemill holds the units during the call. They begin to expire when the call has ended.
+      Tidemill holds the units during the call.
     - "reserved": exactly the reserved units, for providers that count what a call asks for (`max_tokens`)."""
 
     unit: str
@@ -63,9 +63,8 @@ class Limit(msgspec.Struct, frozen=True):
         cls, unit: str, amount: float, *, per: Per, shape: ShapeName = "rolling", charge: Charge = "actual"
     ) -> Self:
         """Returns a limit in any unit: `Limit.of("pages", 300, per="hour")`. `per` is "second", "minute",
-        "hour" or any number of seconds. It may also be `Day`, `Week` or `Month` with the time zone in which
-        the provider's period begins. `shape` says how a window in seconds is counted. `charge` is explained
-        at `Limit`."""
+        "hour", a number of seconds, or `Day`, `Week` or `Month` with the provider's time zone. `shape` says
+        how a window in seconds is counted. `charge` is explained at `Limit`."""
         if shape not in tuple(Shape):
             raise ConfigurationError(f"shape: must be one of {', '.join(Shape)}, is {shape!r}")
         return cls(unit, amount, _parse_window(per), Shape(shape), charge)
@@ -103,28 +102,26 @@ class Limit(msgspec.Struct, frozen=True):
     def characters(
         cls, amount: float, *, per: Per, shape: ShapeName = "rolling", charge: Charge = "actual"
     ) -> Self:
-        """Returns a limit on characters, as translation and speech providers count them. In all other
-        respects it is like `tokens`."""
+        """Returns a limit on characters, as translation and speech providers count them. The options are
+        those of `tokens`."""
         return cls.of("characters", amount, per=per, shape=shape, charge=charge)
 
     @classmethod
     def seconds(
         cls, amount: float, *, per: Per, shape: ShapeName = "rolling", charge: Charge = "actual"
     ) -> Self:
-        """Returns a limit on seconds of audio or video. In all other respects it is like `tokens`."""
+        """Returns a limit on seconds of audio or video. The options are those of `tokens`."""
         return cls.of("seconds", amount, per=per, shape=shape, charge=charge)
 
     @classmethod
     def usd(cls, amount: float, *, per: Per, shape: ShapeName = "rolling", charge: Charge = "actual") -> Self:
-        """Returns a limit on dollars: `Limit.usd(20, per=Day("UTC"))`. In all other respects it is like
-        `tokens`."""
+        """Returns a limit on dollars: `Limit.usd(20, per=Day("UTC"))`. The options are those of `tokens`."""
         return cls.of("usd", amount, per=per, shape=shape, charge=charge)
 
     @property
     def held(self) -> bool:
         """True if the units of a call count in the window only from the end of the call. Until then they are
-        reserved separately (`PoolState.held`). This is so for `charge="completed"`, and for buckets unless
-        `charge="reserved"`. It is never so for requests, jobs and concurrency."""
+        reserved separately (`PoolState.held`)."""
         if self.per is None or self.unit in IMPLIED or self.charge == "reserved":
             return False
         return self.charge == "completed" or self.shape is Shape.BUCKET
@@ -149,9 +146,8 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 class SpacedLimit(Limit, frozen=True):
-    """A limit whose window is longer than the declared window `per`, because the provider allows less
-    (`core.learned_spacings`). It has the name of the declared limit and is never stored. `spacing` is the
-    length of its window in seconds."""
+    """A limit with a learned spacing (`core.learned_spacings`). Its window has `spacing` seconds, which is
+    longer than the declared window `per`. It is never stored."""
 
     spacing: float = 0.0
 

@@ -20,14 +20,14 @@ IMPLIED = {"requests": 1.0, "jobs": 1.0, "concurrent": 1.0}
 
 
 def plus(units: Units, other: Units) -> Units:
-    """Returns the sum of the units of two calls. A unit that a call does not state counts with its implied
-    cost, such as one request per call."""
+    """Returns the sum of the units of two calls. A missing unit counts with its implied cost, such as one
+    request per call."""
     return {unit: _amount_of(units, unit) + _amount_of(other, unit) for unit in _all_units(units, other)}
 
 
 def minus(all_: Units, units: Units) -> Units:
-    """Returns the units that are left of `all_` after one call has taken `units`. A unit that is not stated
-    counts with its implied cost, such as one request."""
+    """Returns the units that are left of `all_` after one call has taken `units`. A missing unit counts with
+    its implied cost, such as one request per call."""
     return {
         unit: max(0.0, _amount_of(all_, unit) - _amount_of(units, unit)) for unit in _all_units(all_, units)
     }
@@ -54,8 +54,8 @@ class Need(msgspec.Struct, frozen=True):
     """The units of one pool that a job needs. The claim of the job reserves them.
 
     - `key`: selects the account of a pool with keys.
-    - `excused`: how many attempts in a row did not count, because the handler reported a provider's refusal
-      and then failed with another error. Only the first need of a job stores this number."""
+    - `excused`: how many attempts in a row did not count because of a provider's refusal. Only the first need
+      of a job stores this number."""
 
     pool: str
     key: str | None = None
@@ -68,9 +68,11 @@ class Need(msgspec.Struct, frozen=True):
         return self.pool if self.key is None else f"{self.pool} of {self.key}"
 
     def problem(self, declared: PoolSettings | None, in_force: PoolSettings | None) -> str | None:
-        """Returns why the need can never be met, naming pool and unit (P10); None if it can. `declared` are
-        the pool's declared settings, and `in_force` are the settings with an operator's override. It is
-        enough if one of the two allows the need, because an override may end."""
+        """Returns why the need can never be met, naming pool and unit (P10); None if it can. It is enough if
+        one of the two settings allows the need.
+
+        - `declared`: the pool's declared settings.
+        - `in_force`: the settings with an operator's override."""
         if declared is None or in_force is None:
             return f"pool: nobody declared {self.pool!r}; declare it before jobs need it"
         if declared.keyed and self.key is None:
@@ -102,9 +104,10 @@ def combine_needs(needs: tuple[Need, ...], more: tuple[Need, ...]) -> tuple[Need
 
 
 def lane_name(key: str | None, needs: tuple[Need, ...], batch: str | None = None, part: str = "") -> str:
-    """Returns the name of the lane for jobs with this key and these pools. Without pools, the name is the
-    key. Jobs that share calls have lanes of their own; `batch` is their task. A batch that failed may be
-    split into parts, and each `part` has its own lane."""
+    """Returns the name of the lane for jobs with this key and these pools.
+
+    - `batch`: the task, if the jobs share calls.
+    - `part`: the part of a failed batch that was split, '' for none."""
     if batch is not None:
         return LANE_SEPARATOR.join((key or "", pool_group(needs), pool_keys(needs), batch, part))
     if not needs:
@@ -117,15 +120,14 @@ def is_batch_lane(lane: str) -> bool:
 
 
 def aside_lane(lane: str, seq: int) -> str:
-    """Returns the name of a separate lane for one job that would otherwise block the other jobs of its lane.
-    The new lane belongs to the same group. `seq` is the job's number in the order of arrival, which makes the
-    name unique."""
+    """Returns the name of a separate lane for one job that would otherwise block its lane. The new lane
+    belongs to the same group. `seq` is the job's number in the order of arrival."""
     return f"{lane}{LANE_SEPARATOR}{seq}"
 
 
 def is_aside_lane(lane: str) -> bool:
-    """True if the lane name was made by `aside_lane`, which adds one separator. All other lane names have an
-    even number of separators."""
+    """True if `aside_lane` made this lane name."""
+    # `aside_lane` adds one separator; a normal lane name has an even number of them.
     return lane.count(LANE_SEPARATOR) % 2 == 1
 
 
@@ -134,8 +136,8 @@ def lane_key(lane: str) -> str:
 
 
 def shared_group(lane: str) -> str:
-    """Returns the names of the pools without keys that the jobs of this lane need, joined into one text; ''
-    if they need none. Lanes with the same text form a group."""
+    """Returns the names of the pools without keys that the jobs of this lane need, joined into one text. The
+    text is '' if they need none."""
     return lane.split(LANE_SEPARATOR)[1] if LANE_SEPARATOR in lane else ""
 
 
@@ -144,17 +146,17 @@ KEYED_GROUP = LANE_SEPARATOR
 
 
 def lane_group(lane: str) -> str:
-    """Returns the name of the group to which a lane belongs. A block of a group covers all its lanes.
+    """Returns the name of the group to which a lane belongs.
 
-    Lanes that need pools without keys belong to the group of these pools (`shared_group`). Lanes that need
-    only pools with keys, or only share calls, belong to one common group, which is never blocked. All other
-    lanes have the group ''."""
+    - Lanes that need pools without keys: the names of these pools (`shared_group`).
+    - Lanes that need only pools with keys, or only share calls: KEYED_GROUP, which is never blocked.
+    - Lanes whose jobs need no pools and share no calls: ''."""
     return "" if LANE_SEPARATOR not in lane else shared_group(lane) or KEYED_GROUP
 
 
 def pool_group(needs: tuple[Need, ...]) -> str:
-    """Returns the pools without keys that a job needs, joined into one text. If one of these pools denies
-    units, every lane with the same text has to wait."""
+    """Returns the pools without keys that a job needs, joined into one text. Lanes with the same text are
+    blocked together."""
     return "+".join(sorted(_quote(need.pool) for need in needs if need.key is None))
 
 

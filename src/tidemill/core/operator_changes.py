@@ -11,8 +11,8 @@ from tidemill.core.states import FINAL, LIVE, PENDING, State
 
 
 class CancelJobs(msgspec.Struct, frozen=True, tag="cancel"):
-    """Cancels live jobs. `generations` has a generation by job id. If it is given, only jobs that are still
-    in that generation are cancelled; a job that was retried meanwhile is left alone."""
+    """Cancels live jobs. `generations` has a generation by job id. If it is given, a job that was retried
+    meanwhile is not cancelled."""
 
     reason: str = "cancelled by hand"
     generations: dict[str, int] | None = None
@@ -50,8 +50,10 @@ OperatorChange = CancelJobs | ArchiveJobs | RetryJobs | RunJobsNow | Reprioritis
 
 
 class AmendResult(msgspec.Struct, frozen=True):
-    """The result of an operator's change. `changed` has the ids of the changed jobs. `unchanged` has the ids
-    of matching jobs whose state did not allow the change."""
+    """The result of an operator's change.
+
+    - `changed`: the ids of the changed jobs.
+    - `unchanged`: the ids of matching jobs whose state did not allow the change."""
 
     changed: tuple[str, ...]
     unchanged: tuple[str, ...]

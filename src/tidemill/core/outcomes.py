@@ -27,7 +27,7 @@ class RetryLater(msgspec.Struct, frozen=True, tag="retry"):
 
 class Snooze(msgspec.Struct, frozen=True, tag="snooze"):
     """The handler asked to run the job again after `delay` seconds. The attempt does not count. `dependency`
-    is the name of the service that the handler could not use; None if it snoozed for another reason."""
+    is the name of a dependency that the handler could not use, if that is the reason."""
 
     delay: float
     reason: str | None = None
@@ -48,9 +48,8 @@ class Cancellation(msgspec.Struct, frozen=True, tag="cancelled"):
 
 
 class SmallerBatch(msgspec.Struct, frozen=True, tag="split"):
-    """The job goes back to its queue for a smaller batch, because its batch is split into parts. The attempt
-    does not count. The job can be claimed again at once, but only together with jobs of the same `part`. A
-    job without batching becomes ready again, like any other job."""
+    """The job goes back to its queue for a smaller batch. The attempt does not count. The job can be claimed
+    again at once, but only together with jobs of the same `part`."""
 
     part: str
 
@@ -59,8 +58,7 @@ class JobRelease(msgspec.Struct, frozen=True, tag="release"):
     """The job goes back to its queue and keeps its position. The attempt does not count.
 
     - `unknown`: True if the worker does not know the task. The job is then postponed.
-    - `excused`: True if the handler reported a provider's refusal and then raised another error. The refusal
-      excuses this failure."""
+    - `excused`: True if the handler reported a provider's refusal and then raised another error."""
 
     unknown: bool = False
     excused: bool = False
@@ -69,7 +67,7 @@ class JobRelease(msgspec.Struct, frozen=True, tag="release"):
 class UnitWait(msgspec.Struct, frozen=True, tag="await"):
     """The job goes back to its queue until its pools have the units that its handler asked for. The attempt
     does not count, and the job keeps its position. The next claim reserves `needs` in addition to the job's
-    own needs. A job of a batch task becomes ready again without waiting for these units."""
+    own needs."""
 
     needs: tuple[Need, ...]
 

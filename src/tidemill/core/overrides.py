@@ -51,9 +51,11 @@ T_co = TypeVar("T_co", bound=SettingChanges[Any], covariant=True)
 
 
 class Override(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
-    """An operator's changes to declared settings, with author (`by`) and reason. `since` and `until` are wall
-    times; `until=None` means that the override has no end. Settings that it does not change keep their
-    declared values."""
+    """An operator's changes to declared settings.
+
+    - `by`: the author.
+    - `since`: the wall time when the override began.
+    - `until`: the wall time when the override ends, None for no end."""
 
     changes: T_co
     by: str
@@ -83,8 +85,8 @@ OverrideEdit = Callable[[Override[T] | None, float], Override[T] | None]
 def join_override(
     changes: T, *, by: str, reason: str | None, until: float | UnsetType | None
 ) -> OverrideEdit[T]:
-    """Returns a function that adds `changes` to the stored override (Q2, P2). An override that has ended is
-    replaced. If `until` is UNSET, the end of the stored override stays."""
+    """Returns a function that adds `changes` to the stored override (Q2, P2). If `until` is UNSET, the end of
+    the stored override stays."""
 
     def edit(before: Override[T] | None, now: float) -> Override[T]:
         held = override_in_force(before, now)
@@ -120,8 +122,8 @@ def apply_override(declared: S, override: Override[SettingChanges[S]] | None, no
 
 
 def problem_with_operator_mark(by: str | None, reason: str | None, until: float | None) -> str | None:
-    """Returns why the author, reason or end of an override, a closure or a pause is invalid; None if they are
-    valid. A pause has no author, so its `by` is None."""
+    """Returns why the author, reason or end of an override, a closure or a pause is invalid; None if all are
+    valid. `by` is None for a pause."""
     if by is not None and not by:
         return "by: must say who does it, is empty"
     for field, value in (("by", by), ("reason", reason)):

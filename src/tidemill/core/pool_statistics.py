@@ -63,16 +63,16 @@ def is_closed(account: Account, now: Instant) -> bool:
 
 
 def is_busy(pool: PoolSettings, account: Account, now: Instant) -> bool:
-    """True if the list of pools shows this key even without an open reservation: it is closed, has used units
-    or has an override or a learned spacing (P7)."""
+    """True if the list of pools shows this key even without an open reservation (P7). The key is closed, has
+    used units, or has an override or a learned spacing."""
     overridden = account.override is not None and account.override.holds(now.wall)
     spaced = any(spacing_in_force(account.spacings, limit, now.wall) for limit in pool.limits)
     return overridden or spaced or is_closed(account, now) or has_used_units(pool, account, now)
 
 
 def is_at_rest(pool: PoolSettings, account: Account, now: Instant) -> bool:
-    """True if the account can be deleted, because a new and empty account would behave the same. The caller
-    has checked that the account has no open reservations."""
+    """True if the account can be deleted, because an empty account would behave the same. The caller must
+    have checked that the account has no open reservations."""
     if account.override is not None and account.override.holds(now.wall):
         return False
     hold, pace = account.state.hold, account.state.windows.values()
@@ -108,8 +108,7 @@ def wrong_counts(
 
 
 def _counted_units(state: PoolState, limit: Limit) -> float:
-    """Returns the units of a limit that `state` counts for calls in flight. Units in other windows are left
-    out, because they expire by themselves."""
+    """Returns the units of a limit that `state` counts for calls in flight."""
     window = state.window(limit)
     return window.held if isinstance(window, ConcurrentWindow) else state.held.get(limit.name, 0.0)
 
@@ -125,9 +124,8 @@ def _reserved_units(reservations: Sequence[Reservation], limit: Limit) -> float:
 
 
 class PoolHistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An addition to a pool's history: calls, used units, and refusals by reason. If it is unknown whether a
-    call was made, it is counted. A pool with keys has one history for all its keys, because a history for
-    each key would need more space than the jobs."""
+    """An addition to a pool's history: calls, used units, and refusals by reason. A pool with keys has one
+    history for all its keys."""
 
     calls: int = 0
     units: Units = msgspec.field(default_factory=dict)
@@ -148,8 +146,8 @@ class PoolHistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
 def history_entry_of_call(
     pool: PoolSettings, reservation: Reservation, used: Units | None
 ) -> PoolHistoryEntry:
-    """Returns the history entry of one call. A unit counts with its reported usage in `used`, or with its
-    reserved amount if none is reported. Concurrency is left out, because it is not consumed."""
+    """Returns the history entry of one call. A unit that is missing in `used` counts with its reserved
+    amount. Concurrency is left out."""
     implied = {
         limit.unit: IMPLIED[limit.unit]
         for limit in pool.limits
@@ -215,7 +213,7 @@ def compare_accounts(
 
 def _lowered_limits(before: Account, after: Account) -> dict[str, float]:
     """Returns the limits that became lower between `before` and `after`, as new amounts by limit name. A
-    longer spacing is an amount below 1. A lower concurrency cap has the name "calls at once"."""
+    lower concurrency cap has the name "calls at once"."""
     found = {
         name: lesson.amount
         for name, lesson in after.learned.items()

@@ -28,8 +28,8 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     - `keyed`: True if every key has its own account.
     - `guards`: the safety margins in seconds, see `Guards`.
-    - `reserved_share`, `urgent`: this share of every limit is kept for jobs whose priority is `urgent` or a
-      smaller number.
+    - `reserved_share`: the share of every limit that is kept for urgent jobs.
+    - `urgent`: jobs with this priority or a smaller number are urgent.
     - `resumes`: the time of day when a day quota is free again, None for the start of the calendar period.
     - `probe_every`: the seconds between probes of a pool that otherwise only an operator opens."""
 
@@ -127,9 +127,8 @@ class LimitChanges(SettingChanges[PoolSettings], frozen=True, kw_only=True, forb
 
 
 def surviving_limits(before: PoolSettings, after: PoolSettings) -> frozenset[str]:
-    """Returns the names of the limits whose counted units stay valid when a pool is declared again. `before`
-    and `after` are the two declarations. The amount of such a limit and the pool's jitter may change, but not
-    the window or the shape."""
+    """Returns the names of the limits whose counted units stay valid when a pool is declared again. A limit
+    survives if its window and its shape do not change. `before` and `after` are the two declarations."""
     old = {limit.name: limit for limit in before.limits}
     return frozenset(
         limit.name
@@ -163,8 +162,8 @@ def undeclared_message(pools: Iterable[str]) -> str:
 
 def _problem_with_change(before: PoolSettings, after: PoolSettings) -> str | None:
     """Returns why the declaration `after` cannot replace `before`; None if it can. A pool with keys cannot
-    become a pool without keys, or the reverse. Stored jobs and usage belong to the old accounts, so both the
-    old and the new accounts would admit calls."""
+    become a pool without keys, or the reverse."""
+    # Stored jobs belong to the old accounts: the old and the new accounts would both admit calls.
     if before.keyed == after.keyed:
         return None
     had = "with keys" if before.keyed else "without keys"
@@ -176,13 +175,12 @@ NOON = Instant(43_200.0, 0.0)
 
 
 class PoolHold(msgspec.Struct, frozen=True, kw_only=True):
-    """Capacity that a pool holds for a large call that did not fit, so that endless small calls cannot starve
-    it.
+    """Capacity that a pool holds for a large call that did not fit, so that small calls cannot starve it.
 
-    At first the hold has no effect. It becomes `firm` if the job asks again and still does not fit, because
-    other calls have overtaken it. From then on, calls of the same or lower urgency may not delay this call.
-    The hold ends at boot-clock time `until` if the job has not asked again by then. `line` is a name for the
-    jobs that share the hold, because they wait for the same pool (`core.ledger.hold_scope`)."""
+    - `line`: a name for the jobs that share the hold (`core.ledger.hold_scope`).
+    - `firm`: True if the job asked again and still did not fit. Then only more urgent calls may delay the
+      held call.
+    - `until`: the boot-clock time when the hold ends if the job does not ask again."""
 
     job: str
     line: str = ""
@@ -195,11 +193,10 @@ class PoolHold(msgspec.Struct, frozen=True, kw_only=True):
 class PoolState(msgspec.Struct, frozen=True, kw_only=True):
     """The stored state of a pool's limits.
 
-    - `windows`: the windows by limit name. Their boot-clock times belong to the boot with the id `boot`.
-    - `held`: reserved units, by limit name, that count as used but are in no window yet. They belong to calls
-      in flight (`Limit.held`) or to later calls (`core.late_calls`).
-    - `revision`: a number that grows with every change that frees units. A denied request is tried again when
-      it has grown.
+    - `windows`: the windows by limit name.
+    - `boot`: the id of the boot to which the boot-clock times belong.
+    - `held`: by limit name, reserved units that are in no window yet. They count as used.
+    - `revision`: grows with every change that frees units. Denied requests are then tried again.
     - `unchecked`: the number of open reservations that were taken without a check."""
 
     windows: dict[str, WindowState] = msgspec.field(default_factory=dict)
@@ -222,22 +219,20 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True):
         return self.window(limit).room(limit, now, guards) - self.held.get(limit.name, 0.0)
 
     def wait(self, limit: Limit, units: float, now: Instant, guards: Guards) -> float:
-        """Returns the seconds until `units` more units fit into the limit, if no other call takes any
-        meanwhile. The result is infinite if they can fit only after a call in flight has ended. `guards` are
-        the pool's safety margins."""
+        """Returns the seconds until `units` more units fit into the limit, if no further call is made. The
+        result is infinite if a call in flight must end first."""
         return self.window(limit).wait(limit, units + self.held.get(limit.name, 0.0), now, guards)
 
 
 def call_amount(units: Units, limit: Limit) -> float | None:
-    """Returns how many units a call with these `units` takes from the limit. Returns None if the call does
-    not state the limit's unit and has no implied amount of it."""
+    """Returns how many units a call with these `units` takes from the limit. Returns None if the call states
+    none and no amount is implied."""
     return units.get(limit.unit, IMPLIED.get(limit.unit))
 
 
 def refresh_after_boot(pool: PoolSettings, state: PoolState, boot: str, now: Instant) -> PoolState:
-    """Returns the state adapted to the boot with the id `boot`. After a restart of the machine, the stored
-    boot-clock times are not valid any more. Windows measured in seconds then count as fully used, because
-    their units may have been used just before. Calendar and concurrency counts stay."""
+    """Returns the state adapted to the boot with the id `boot`. After a restart of the machine, windows
+    measured in seconds count as fully used. Calendar and concurrency counts stay."""
     if state.boot == boot:
         return state
     if not state.boot:
@@ -247,8 +242,7 @@ def refresh_after_boot(pool: PoolSettings, state: PoolState, boot: str, now: Ins
 
 
 def resize_buckets(pool: PoolSettings, state: PoolState, now: Instant) -> PoolState:
-    """Returns the state with its buckets resized to the current limits. Windows of other shapes count used
-    units and need no size."""
+    """Returns the state with its buckets resized to the current limits."""
     anew: dict[str, WindowState] = {}
     for limit in pool.limits:
         window = state.windows.get(limit.name)

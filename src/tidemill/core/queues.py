@@ -19,11 +19,12 @@ DAY_SECONDS = 24 * HOUR_SECONDS
 
 
 class Retention(msgspec.Struct, frozen=True, repr_omit_defaults=True):
-    """How long finished jobs are kept. `age` is in seconds and `count` in jobs; None means no bound. A job is
-    deleted when it exceeds one of the two.
+    """How long finished jobs are kept. A job is deleted when it exceeds one of the two bounds; None means no
+    bound.
 
-    `by_default=True`: Tidemill chose these bounds, not the application. A queue with paid tasks has a longer
-    default. A later declaration with the shorter default does not replace it."""
+    - `age`: how many seconds a job is kept.
+    - `count`: how many jobs are kept.
+    - `by_default`: True if Tidemill chose the bounds, not the application."""
 
     age: float | None = None
     count: int | None = None
@@ -53,8 +54,8 @@ class Retention(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         return -math.inf if self.age is None else now - self.age
 
     def drops_early(self, finished: float, now: float) -> bool:
-        """True if a job that finished at `finished` has not reached `age` yet. If the bound `count` deletes
-        such a job, the job is deleted early. Without `age` the result is False."""
+        """True if a job that finished at `finished` has not reached `age` yet, so its deletion would be
+        early. Without `age` the result is False."""
         return self.age is not None and finished > now - self.age
 
 
@@ -77,9 +78,12 @@ RETENTION_FIELDS = ("keep_done", "keep_failed", "keep_cancelled")
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a queue. `concurrency` limits the running jobs of the queue over all workers, and
-    `key_concurrency` those of each key. `max_length` limits the pending jobs. The `keep_…` fields say how
-    long finished jobs are kept."""
+    """The settings of a queue.
+
+    - `concurrency`: limits the running jobs of the queue over all workers.
+    - `key_concurrency`: limits the running jobs of each key.
+    - `max_length`: limits the pending jobs.
+    - `keep_…`: how long finished jobs are kept."""
 
     weight: int = 1
     concurrency: int | None = None
@@ -113,18 +117,15 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_paid_retention(settings: QueueSettings) -> QueueSettings:
-    """Returns the settings with the longer default retention. They are for a queue with a task that uses a
-    pool or is paid. A retention that code or a setting chose does not change."""
+    """Returns the settings with the longer default retention, for a queue with a paid task or a task that
+    uses a pool. A chosen retention does not change."""
     chosen = {name: PAID_RETENTION for name in RETENTION_FIELDS if getattr(settings, name).by_default}
     return replace(settings, **chosen)
 
 
 def redeclare_queue(before: QueueSettings | None, settings: QueueSettings) -> QueueSettings:
     """Returns the settings that the store keeps when code declares a queue again (Q1). `before` are the
-    stored settings, if any.
-
-    Programs that share a queue may know different tasks of it. A program that knows no paid task must not
-    shorten the retention that another program set by default."""
+    stored settings, if any. A default never shortens the longer retention of a queue with paid tasks."""
     if before is None:
         return settings
     longer = {
@@ -179,7 +180,7 @@ class InsertVerdict(StrEnum):
 
 
 class InsertResult(msgspec.Struct, frozen=True):
-    """The store's answer to one job of an insert. `id` is the id of the job itself, or of the job that holds
+    """The store's answer to one job of an insert. `id` is the job's own id, or the id of the job that holds
     its unique key. `problem` says why an invalid job was refused."""
 
     verdict: InsertVerdict

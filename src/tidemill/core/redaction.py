@@ -11,7 +11,7 @@ from typing import Any
 
 class Secret:
     """A marker for a secret value: `Annotated[str, Secret]`, on a task's parameter or on a field of its type.
-    Pages and logs show that there is a value, but not the value itself."""
+    Pages and logs do not show the value."""
 
 
 HIDDEN_MARK = "[hidden]"
@@ -49,8 +49,8 @@ MIN_SECRET_CHARS = 6
 
 
 class SecretNames:
-    """The field names whose values are secret: the built-in ones and the names in `more`. Case and separators
-    do not matter, so `apiKey` and `API-KEY` are the same name."""
+    """The field names whose values are secret: the built-in names and the names in `more`. `apiKey` and
+    `API-KEY` are the same name."""
 
     def __init__(self, more: Iterable[str] = ()) -> None:
         self._more = frozenset(map(_normalise_name, more)) - {""}
@@ -91,8 +91,8 @@ class RedactionBudget:
         self._left = size
 
     def take(self, size: int, secrets: int = 0) -> bool:
-        """Takes the cost of redacting a text of `size` bytes from the budget. `secrets` is the number of
-        known secret values to search for. Returns False, and takes nothing, if the budget is too small."""
+        """Takes the cost of redacting a text of `size` bytes from the budget. Returns False, and takes
+        nothing, if the budget is too small. `secrets` is the number of known secret values to search for."""
         cost = size + size * secrets // _VALUES_PER_PASS
         if cost > self._left:
             return False
@@ -119,8 +119,7 @@ def redact(value: Any, names: SecretNames) -> Any:
 
 
 def hidden_values(value: Any, names: SecretNames) -> Iterator[str]:
-    """Yields, as text, every value that `redact` hides because of its field name. The function uses a loop
-    instead of recursion, because it runs for thousands of jobs."""
+    """Yields, as text, every value that `redact` hides because of its field name."""
     left: list[tuple[Any, bool]] = [(value, False)]
     while left:
         node, hidden = left.pop()
@@ -133,8 +132,7 @@ def hidden_values(value: Any, names: SecretNames) -> Iterator[str]:
 
 
 def redact_text(text: str, names: SecretNames, secrets: Iterable[str] = ()) -> str:
-    """Returns the text without the values in `secrets` and without anything that looks like a secret. The
-    text is a message, a stack trace or a log line."""
+    """Returns the text without the values in `secrets` and without anything that looks like a secret."""
     for secret in secrets:
         text = text.replace(secret, HIDDEN_MARK)
     if " " in text and _SCHEME.search(text):
@@ -150,8 +148,7 @@ def redact_text(text: str, names: SecretNames, secrets: Iterable[str] = ()) -> s
 
 def _hide_named_values(text: str, names: SecretNames) -> Iterator[str]:
     """Yields the pieces of the text, with the value after each secret name hidden, as in `password=…` and
-    `"api_key": "…"`. A value may itself contain a name and a value, as in `note=password=…`. The time grows
-    linearly with the length of the text."""
+    `"api_key": "…"`."""
     backwards, length = text[::-1], len(text)
     shown = at = 0
     while separator := _SEPARATOR.search(text, at):
@@ -205,6 +202,5 @@ def _replace_control(character: str) -> str:
 
 
 def _escape_control(character: str) -> str:
-    """Returns the character, or its JSON escape if it is not printable. A character outside of ASCII can only
-    be inside a JSON string, where an escape is allowed."""
+    """Returns the character, or its JSON escape if it is not printable."""
     return character if character.isprintable() else json.dumps(character)[1:-1]

@@ -1,17 +1,14 @@
 """Reservations: taking units of a pool for one call, and returning them.
 
-A reservation is made with the claim, and its units count from then on. A handler has to start within half of
-the pool's jitter. Otherwise its job is given back and the reservation is released. A reservation ends once,
-in one of four ways:
+A claim makes the reservation, and its units count from then on. A reservation ends once, in one of four ways:
 
 - It is settled with the real usage.
 - It is settled with unknown usage.
 - It is released, because no call was made.
 - It is recounted, because its worker stopped answering and may still make the call.
 
-Most limits count units at once, because a provider counts a call when it arrives. Some units are counted when
-the answer is complete (`Limit.held`). These units are held during the call, and counted at its end. If they
-were counted at the claim, they would expire too early by the length of the call."""
+Most limits count units at the claim. Some units are counted when the answer is complete (`Limit.held`). These
+units are held during the call, because they would otherwise expire too early."""
 
 from __future__ import annotations
 
@@ -35,9 +32,8 @@ HOLD_RECHECK_SECONDS = 0.5
 
 
 class UnitRequest(msgspec.Struct, frozen=True):
-    """A request for units of a pool. `units` are amounts by unit. `line` is a name for the jobs that wait
-    together for the pool (`core.ledger.hold_scope`), '' for none. Of these jobs, only the first asks for
-    units."""
+    """A request for units of a pool. `line` is a name for the jobs that wait together for the pool
+    (`core.ledger.hold_scope`), '' for none. Of these jobs, only the first asks for units."""
 
     job: str
     units: Units
@@ -48,12 +44,12 @@ class UnitRequest(msgspec.Struct, frozen=True):
 class Reservation(msgspec.Struct, frozen=True):
     """Units reserved for one call.
 
-    - `marks`: by limit name, where in the window the units were counted, as `Window.taken` returned it.
-    - `boot`, `at`: the boot id and the boot-clock time of the reservation.
+    - `marks`: by limit name, where in the window the units were counted (see `Window.taken`).
+    - `boot`: the boot id of the reservation.
     - `held`: by limit name, units that no window counts yet.
-    - `left`: by limit name, the units of the limit that were left at that time.
-    - `checked`: False for an extra request (P21), whose units were taken without a check. It belongs to a
-      granted call and is not counted as another call in flight."""
+    - `left`: by limit name, the units of the limit that were left at the reservation.
+    - `at`: the boot-clock time of the reservation.
+    - `checked`: False for an extra request (P21), which is not counted as another call in flight."""
 
     units: Units
     marks: dict[str, float]
@@ -72,9 +68,11 @@ class ReservationGrant(msgspec.Struct, frozen=True):
 
 
 class ReservationDenial(msgspec.Struct, frozen=True):
-    """The answer if units were not reserved. `state` is the state to save. `limit` is the name of the limit
-    with the longest wait, or "held for job …". `wait` is the number of seconds until the call fits, if no
-    other call comes. It is infinite if a call must end first."""
+    """The answer if units were not reserved.
+
+    - `state`: the state to save.
+    - `limit`: the name of the limit with the longest wait, or "held for job …".
+    - `wait`: the seconds until the call fits; infinite if another call must end first."""
 
     state: PoolState
     limit: str
@@ -84,8 +82,8 @@ class ReservationDenial(msgspec.Struct, frozen=True):
 def reserve_units(
     pool: PoolSettings, state: PoolState, ask: UnitRequest, now: Instant
 ) -> ReservationGrant | ReservationDenial:
-    """Reserves units from all limits of the pool, or from none. `ask` is the request. `state` must belong to
-    the current boot. A denied call may get a hold on capacity in the returned state."""
+    """Reserves the units of the request `ask` from all limits of the pool, or from none. `state` must belong
+    to the current boot. Save the returned state after a denial too, because it may have a new hold."""
     waits = {limit.name: _limit_wait(pool, state, ask, limit.name, now) for limit in pool.limits}
     limit, wait = max(waits.items(), key=lambda item: item[1])
     hold = _live_hold(state.hold, now)
@@ -103,8 +101,8 @@ def reserve_units(
 def settle_reservation(
     pool: PoolSettings, state: PoolState, reservation: Reservation, used: Units | None, now: Instant
 ) -> PoolState:
-    """Returns the state after the reservation of a finished call has ended. `used` is the real usage by unit.
-    If it is None (unknown), all reserved units count."""
+    """Returns the state after a finished call. `used` is the real usage by unit. If it is None (unknown), all
+    reserved units count."""
     windows = dict(state.windows)
     freed = False
     for limit, need in _held_limits(pool, reservation):
@@ -138,8 +136,7 @@ def release_reservation(
 
 def recount_units(pool: PoolSettings, state: PoolState, reservation: Reservation, now: Instant) -> PoolState:
     """Returns the state after the worker of a reservation stopped answering. The units count again from now
-    on, because the worker may have made its call long ago or may still make it. The call no longer counts as
-    a concurrent call."""
+    on, because the worker may still make its call."""
     windows = dict(state.windows)
     for limit, need in _held_limits(pool, reservation):
         windows[limit.name], _ = state.window(limit).taken(limit, need, now, pool.guards)
@@ -162,8 +159,8 @@ def drop_hold(state: PoolState, job: str) -> PoolState:
 def split_reservation(
     pool: PoolSettings, reservation: Reservation, units: Units
 ) -> tuple[Reservation, Reservation | None]:
-    """Splits a reservation in two. Returns the part for a call with these `units`, and the rest, None if
-    nothing is left. The windows do not change, because both parts together have the same units as before."""
+    """Splits a reservation in two. Returns the part for a call with these `units`, and the remaining part,
+    None if nothing remains."""
     limits = [limit for limit in pool.limits if limit.name in reservation.held]
     held = {
         limit.name: min(call_amount(units, limit) or 0.0, reservation.held[limit.name]) for limit in limits
@@ -177,11 +174,12 @@ def split_reservation(
 def defer_units(
     pool: PoolSettings, state: PoolState, reservation: Reservation, now: Instant
 ) -> ReservationGrant:
-    """Takes the units of a reservation out of the windows, where they would expire before the later call, and
-    holds them. Units of paced limits stay counted, because holding them would block all other calls."""
+    """Takes the units of a reservation out of the windows and holds them for a later call. Units of paced
+    limits stay in their window."""
     windows, held, marks = dict(state.windows), dict(state.held), dict(reservation.marks)
     own = dict(reservation.held)
     for limit, need, mark in _entered_limits(pool, reservation):
+        # Holding units of a paced limit would block all calls.
         if limit.per is not None and limit.shape is not Shape.PACED:
             windows[limit.name] = state.window(limit).returned(limit, need, mark, now)
             held[limit.name] = held.get(limit.name, 0.0) + need
@@ -194,8 +192,8 @@ def defer_units(
 def reenter_units(
     pool: PoolSettings, state: PoolState, reservation: Reservation, now: Instant
 ) -> ReservationGrant:
-    """Counts the units of a reservation from this moment on, because the call leaves only now. Returns the
-    new state and reservation. Held units and concurrency do not change."""
+    """Counts the units of a reservation from now on, because the call leaves only now. Returns the new state
+    and reservation."""
     windows, marks = dict(state.windows), dict(reservation.marks)
     for limit, need, mark in _entered_limits(pool, reservation):
         if limit.per is not None and need > 0:
@@ -270,8 +268,8 @@ def _take_units(pool: PoolSettings, state: PoolState, units: Units, now: Instant
 
 
 def _entered_limits(pool: PoolSettings, reservation: Reservation) -> Iterator[tuple[Limit, float, float]]:
-    """Yields each limit whose window counts the reservation, with the counted units and the mark of their
-    place in the window. A limit that was declared later has not counted the reservation."""
+    """Yields each limit whose window counts the reservation, with the counted units and their mark (see
+    `Window.taken`)."""
     for limit in pool.limits:
         if limit.name in reservation.marks:
             yield limit, call_amount(reservation.units, limit) or 0.0, reservation.marks[limit.name]
@@ -284,17 +282,16 @@ def _held_limits(pool: PoolSettings, reservation: Reservation) -> Iterator[tuple
 
 
 def _drop_held_units(state: PoolState, reservation: Reservation) -> PoolState:
-    """Returns the state without the held units of the reservation. Amounts close to zero are removed, because
-    they are only rounding errors."""
+    """Returns the state without the held units of the reservation."""
     left = {name: units - reservation.held.get(name, 0.0) for name, units in state.held.items()}
+    # Amounts close to zero are rounding errors.
     held = {name: units for name, units in left.items() if units > TOLERANCE}
     return replace(state, held=held, unchecked=state.unchecked - (not reservation.checked))
 
 
 def _is_refundable(state: PoolState, reservation: Reservation, limit: Limit) -> bool:
-    """True if unused units can be given back to the limit. After a restart, a window measured in seconds
-    counts as fully used and does not know these units any more. Calendar and concurrency counts survive a
-    restart."""
+    """True if unused units can be given back to the limit. After a restart, this is not possible for windows
+    measured in seconds."""
     return reservation.boot == state.boot or not isinstance(limit.per, float)
 
 
@@ -309,15 +306,13 @@ def _live_hold(hold: PoolHold | None, now: Instant) -> PoolHold | None:
 def _next_hold(
     pool: PoolSettings, ask: UnitRequest, hold: PoolHold | None, wait: float, now: Instant
 ) -> PoolHold | None:
-    """Returns the pool's hold after the request `ask` was denied. `hold` is the current hold, if any, and
-    `wait` is the wait in seconds.
+    """Returns the pool's hold after the request `ask` was denied. `hold` is the current hold, if any.
 
-    A more urgent request replaces the current hold. A larger request of the same priority replaces it too,
-    unless the hold is firm. A smaller request does not; otherwise small calls would take the hold away from a
-    large call. A hold becomes firm if its job asks again and still does not fit, because other calls have
-    overtaken it."""
+    A more urgent request replaces the hold. A larger request of the same priority replaces it unless the hold
+    is firm. A hold becomes firm if its job asks again and still does not fit."""
     is_own = hold is not None and _is_own(hold, ask)
     if hold is not None and not is_own and hold.priority <= ask.priority:
+        # Small calls must not take the hold away from a large call.
         larger = _largest_limit_share(pool, ask.units) > _largest_limit_share(pool, hold.units)
         if hold.firm or hold.priority < ask.priority or not larger:
             return hold
@@ -328,16 +323,15 @@ def _next_hold(
 
 
 def _is_own(hold: PoolHold, ask: UnitRequest) -> bool:
-    """True if the hold does not delay the request, because both belong to the same job, or to jobs with the
-    same `line`, which wait together. Otherwise two such jobs could wait for each other. A request of another
-    job that is more urgent than the hold gives False; no hold delays it anyway."""
+    """True if the hold does not delay the request, because both belong to the same job or the same `line`. A
+    request that is more urgent than the hold of another job gives False."""
+    # Two jobs of the same line would otherwise wait for each other.
     same_line = bool(ask.line) and hold.line == ask.line and ask.priority >= hold.priority
     return same_line or hold.job == ask.job
 
 
 def _largest_limit_share(pool: PoolSettings, units: Units) -> float:
-    """Returns which share of a limit a call with these `units` needs; 1 is a whole limit. If there are
-    several limits, returns the largest share."""
+    """Returns the largest share of a limit that a call with these `units` needs; 1 is a whole limit."""
     return max((call_amount(units, limit) or 0.0) / limit.amount for limit in pool.limits)
 
 

@@ -1,8 +1,6 @@
-"""Attempts that wait for the result of another job or flow. The job's note says what it waits for, and a
-search finds deadlocks.
+"""Attempts that wait for the result of another job or flow, and a search for deadlocks.
 
-A deadlock is a wait that can never end, because the waiting attempts hold the capacity that the awaited jobs
-need."""
+In a deadlock, the waiting attempts hold the capacity that the awaited jobs need."""
 
 from __future__ import annotations
 
@@ -45,8 +43,8 @@ class NotedWait(NamedTuple):
 
 
 def wait_note(targets: Sequence[WaitTarget]) -> str:
-    """Returns the note of a running job that waits for the results of `targets`. `parse_wait_note` reads such
-    a note."""
+    """Returns the note of a running job that waits for the results of `targets`. `parse_wait_note` reads the
+    note."""
     named = ", ".join(map(str, targets[:MAX_IDS_IN_NOTE]))
     more = len(targets) - MAX_IDS_IN_NOTE
     return f"{_NOTE_PREFIX}{named}" + (f" and {more} more" if more > 0 else "")
@@ -67,10 +65,11 @@ def parse_wait_note(note: str | None) -> NotedWait | None:
 
 class SharedCapacity(msgspec.Struct, frozen=True, kw_only=True):
     """A limited capacity that running jobs share, such as the concurrency of a queue. `name` is for people.
+    The set fields say what the capacity is:
 
-    - `queue`, `key`: set for the concurrency of a queue, or of one key of the queue.
-    - `pool`, `unit`: set for a concurrency limit of a pool; `key` is then the key of the pool, if any.
-    - `after`: set for a unique key: the id of the job that must end before its successor can run."""
+    - `queue`, `key`: the concurrency of a queue, or of one key of the queue.
+    - `pool`, `unit`, `key`: a concurrency limit of a pool, or of one key of the pool.
+    - `after`: a unique key: the id of the job that must end before its successor can run."""
 
     name: str
     amount: float
@@ -119,9 +118,9 @@ def shared_capacities(job: Job, queue: QueueSettings, pools: dict[str, PoolSetti
 
 
 def find_stuck_jobs(capacity: SharedCapacity, holders: Sequence[tuple[Job, Sequence[Job]]]) -> set[str]:
-    """Returns the ids of the running jobs that can never end and free their share of the capacity. `holders`
-    has each running job with the pending jobs that it waits for. All other running jobs end and free their
-    share. A job is stuck if even then none of its pending jobs fits into the free capacity."""
+    """Returns the ids of the running jobs that can never end. A job is stuck if none of its pending jobs
+    fits, even after all jobs that are not stuck have ended. `holders` has each running job with the pending
+    jobs that it waits for."""
     stuck = [
         (capacity.share(job), job.id, [capacity.share(awaited) for awaited in waits])
         for job, waits in holders

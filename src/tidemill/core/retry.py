@@ -85,7 +85,7 @@ def decide_retry(
     policy: Retry, error: BaseException, attempt: int, priority: int, chance: float
 ) -> RetryDecision:
     """Returns whether and when a failed job runs again. `attempt` is the number of the failed attempt.
-    `chance` is a random number from 0 to below 1; jitter only lengthens the wait."""
+    `chance` is a random number from 0 to below 1."""
     if attempt >= policy.attempts or not is_retryable(policy, error):
         return RetryDecision(None, priority)
     delay = backoff_seconds(policy, attempt) * (1 + policy.jitter * chance)

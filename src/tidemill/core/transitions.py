@@ -69,9 +69,8 @@ def wait_for_holder(job: Job, holder: str) -> Job:
 def merge_request(holder: Job, request: Job) -> Job:
     """Returns the pending job `holder` after a request with the same unique key was merged into it.
 
-    The job gets the newer payload, the more urgent priority and the earlier due time. Task, needs and
-    batching come from the request too. The job keeps its id and position. Its attempts start again at 0,
-    because earlier attempts ran the old payload."""
+    The job gets the newer payload, the more urgent priority and the earlier due time. It keeps its id and
+    position. Its attempts start again at 0."""
     state = holder.state
     if state is State.SCHEDULED and request.state is State.READY:
         state = require_legal(Verb.MERGE, state, State.READY)
@@ -88,7 +87,7 @@ def merge_request(holder: Job, request: Job) -> Job:
         part="",
         deferred_needs=(),
         state=state,
-        attempts=0,
+        attempts=0,  # earlier attempts ran the old payload
     )
 
 
@@ -102,7 +101,7 @@ def promote_job(job: Job) -> Job:
 
 
 def set_aside(job: Job) -> Job:
-    """Returns the ready job in a separate lane, so that it does not block the other jobs of its lane."""
+    """Returns the ready job in a separate lane, so that it does not block its old lane."""
     return replace(job, lane=needs.aside_lane(job.lane, job.seq))
 
 
@@ -111,8 +110,8 @@ def is_expired(job: Job, now: float) -> bool:
 
 
 def counts_in_history(before: State | None, after: State) -> bool:
-    """True if the history counts this state change as the end of a job. An archived job has not run, so it
-    does not count. `before` is None for a new job."""
+    """True if the history counts this state change as the end of a job. An archived job does not count,
+    because it has not run. `before` is None for a new job."""
     return after in FINAL and not (after is State.FAILED and before in PENDING)
 
 
@@ -132,9 +131,12 @@ def claim_job(
     call: str = "",
     company: bool = False,
 ) -> Job:
-    """Returns the job as running. `number` is the worker's claim number, and `lease` is the boot-clock time
-    when the lease ends. `call` is the id of the first job of its batch call. `company=True`: the call has
-    other jobs too."""
+    """Returns the job as running.
+
+    - `number`: the worker's claim number.
+    - `lease`: the boot-clock time when the lease ends.
+    - `call`: the id of the first job of its batch call.
+    - `company`: True if the call has more jobs."""
     return replace(
         job,
         state=require_legal(Verb.CLAIM, job.state, State.RUNNING),
@@ -213,9 +215,9 @@ def supersede_job(retrying: Job, now: float) -> Job:
 def reclaim_job(job: Job, settings: QueueSettings, now: float, *, died: bool = False) -> Job:
     """Returns the job after its lease expired. `died=True`: its worker is known to have died.
 
-    If the job ran alone in its process, its crash count grows by one. If it ran with other jobs, any of them
-    may be the cause, so its crash count is only raised to at least 1. If it shared a call, the jobs of the
-    call are split into two parts, which run separately."""
+    If the job ran alone in its process, its crash count grows by one. Otherwise the count becomes at least 1,
+    because another job may be the cause. If the job shared a call, the jobs of the call are split into two
+    parts."""
     error = Error("LeaseExpired", f"worker {job.worker} stopped renewing its lease")
     if died:
         error = Error("WorkerDied", f"worker {job.worker} died while the job was in its hands")
@@ -226,8 +228,8 @@ def reclaim_job(job: Job, settings: QueueSettings, now: float, *, died: bool = F
 
 
 def return_unrun_job(job: Job) -> Job:
-    """Returns the job as ready again, because the reply to its claim never reached the worker. The job did
-    not run, so no attempt or crash is counted."""
+    """Returns the job as ready again, because the reply to its claim never reached the worker. No attempt or
+    crash is counted."""
     return replace(_give_back(job, Verb.RECLAIM), claim=0)
 
 
@@ -280,18 +282,17 @@ def _give_back(job: Job, verb: Verb) -> Job:
 
 
 def _in_part(job: Job, part: str) -> Job:
-    """Returns the job in the lane of a `part` of a split batch; '' is no part. Jobs of a failed batch stay
-    separate from other batches, because the item that broke their batch would break another one too. A job
-    without batching does not change."""
+    """Returns the job in the lane of a `part` of a split batch; '' is no part. A job without batching does
+    not change."""
     if job.batching is None or job.part == part:
         return job
+    # The item that broke one batch would break another one too: its jobs stay separate.
     return replace(job, part=part, lane=needs.lane_name(job.key, job.needs, job.task, part))
 
 
 def _defer_needs(job: Job, deferred: tuple[Need, ...]) -> Job:
     """Returns the job with `deferred` as its deferred needs: units that its next claim reserves besides its
-    own needs. The job moves to the lane for all pools that it now needs. `deferred` is empty if the job
-    starts from the beginning, because its handler will ask for the units again."""
+    own needs. The job moves to the lane for all pools that it now needs."""
     if job.deferred_needs == deferred:
         return job
     lane = needs.lane_name(job.key, needs.combine_needs(job.needs, deferred))
@@ -320,12 +321,12 @@ def _without_excuses(job: Job) -> Job:
 
 
 def _postpone_unknown_task(job: Job, now: float) -> Job:
-    """Returns the job postponed, because its worker does not know the task. Each wait is longer than the
-    last, and the job fails when the waits add up to one day. The waits are added up because the wall clock
-    may be set. The job's note names the worker."""
+    """Returns the job postponed, because its worker does not know the task. The job fails when the waits add
+    up to one day."""
     if job.unknown_for >= UNKNOWN_TASK_SECONDS:
         error = Error("UnknownTask", f"no worker knew the task {job.task!r} for 24 hours")
         return replace(_end_job(job, Verb.SETTLE, State.FAILED, now, UNKNOWN_TASK), error=error)
+    # The waits are added up, because the wall clock may be set.
     wait = min(30.0, 1.0 + job.unknown_for / 10)
     note = f"worker {job.worker} does not know this task"
     return replace(_postpone(job, wait, now), unknown_for=job.unknown_for + wait, note=note)
@@ -348,8 +349,8 @@ apply when a job is created."""
 
 
 def rejected_job(new: NewJob, queue: str, seq: int, now: float, error: Error) -> Job:
-    """Returns a refused request as a failed job. Valid fields are kept, so that a retry has the key, timeout
-    and priority that the request asked for. Invalid fields are dropped."""
+    """Returns a refused request as a failed job. Valid fields are kept for a retry, and invalid fields are
+    dropped."""
     new_job = NewJob(
         id=new.id, task=new.task, payload=new.payload.decode(errors="replace").encode(), flow=new.flow
     )

@@ -21,11 +21,11 @@ _CHOICES = get_args(OnConflict)
 
 
 class Unique(msgspec.Struct, frozen=True):
-    """A key that at most one live job of a queue may hold.
+    """A key that at most one live job of a queue may hold. By default the key is free when its job ends.
 
-    By default the key is free when its job ends. `period` holds the key for that many seconds, even after the
-    job has ended. `at_most` frees the key when the job ends, and at the latest after that many seconds.
-    `on_conflict` says what happens to a second request for a held key."""
+    - `on_conflict`: what happens to a second request for a held key.
+    - `period`: holds the key for this many seconds, even after the job has ended.
+    - `at_most`: frees the key when the job ends, and at the latest after this many seconds."""
 
     key: str
     on_conflict: OnConflict = "skip"
@@ -54,7 +54,7 @@ class Unique(msgspec.Struct, frozen=True):
 
 
 class Conflict(StrEnum):
-    """The action of a store on a request whose unique key is held by another job, the holder.
+    """What a store does with a request whose unique key is held by another job, the holder.
 
     - `existing`: returns the holder and changes nothing.
     - `merge`: merges the request into the holder.

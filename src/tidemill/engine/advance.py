@@ -28,8 +28,7 @@ from tidemill.engine.records import Records
 
 def advance(records: Records, advances: Sequence[Advance]) -> list[AdvanceResult]:
     """Changes documents as `advances` ask, and creates their jobs. Returns one result per advance (F1 to F5).
-    An advance is refused if its document no longer has the revision that the advance expects. The documents
-    of all advances are written first. Then the jobs of the accepted advances are created."""
+    An advance is refused if its document has another revision than expected."""
     check_advances(advances)
     answers = [_advance(records, item) for item in advances]
     return [
@@ -69,8 +68,8 @@ def _write_document(
 
 
 def _create_job(records: Records, made: DocumentJob) -> str:
-    """Creates a job for a document and returns the job's id. If another job holds its unique key, the id of
-    that job is returned. A job that cannot be accepted is stored as failed (F3)."""
+    """Creates a job for a document and returns the job's id. If another job holds its unique key, returns the
+    id of that job (F3)."""
     now, error = records.clock.wall(), made.error
     if error is None:
         problem = problem_with_jobs(JobGroup(made.queue, (made.job,))) or problem_with_needs(

@@ -35,23 +35,22 @@ class JobUpdate(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct, kw_only=True):
-    """Everything that a store has to write after an engine function has run. In a mapping, the value None
-    means that the row has to be deleted.
+    """Everything that a store has to write after an engine function has run. In a mapping, None means that
+    the row has to be deleted.
 
     - `read`: the queries whose answers the function has used.
-    - `jobs`: new, changed and deleted jobs. From their fields the store also updates its counts and indexes.
+    - `jobs`: new, changed and deleted jobs. The store also updates its counts and indexes from them.
     - `queues`: new and changed queues, without their field `groups`.
     - `lanes`: new, changed and deleted lanes, by queue and lane, without their field `jobs`.
     - `groups`: blocks on groups of lanes, by queue and group.
-    - `arrivals`: the numbers of the arrivals that became jobs. The store deletes these arrivals.
-    - `documents`: new, changed and deleted documents. The worklist entries of a deleted document are deleted
-      with it.
+    - `arrivals`: the numbers of arrivals to delete.
+    - `documents`: new, changed and deleted documents. A deleted document loses its worklist entries.
     - `work_marks`: worklist entries to add. The store numbers them, and skips entries of missing documents.
     - `taken`: numbers of worklist entries to delete.
-    - `left`: abandoned claims: claims of jobs that were cancelled while they ran.
+    - `left`: claims of jobs that were cancelled while they ran.
     - `attempts`, `logs`: records to add, by job.
     - `history`, `pool_history`: counters to add, by queue or pool and minute.
-    - `picked`: how many turns lanes got. The store adds this number to its count of all turns.
+    - `picked`: how many turns lanes got.
     - `topics`: topics that get a wake-up after the commit."""
 
     read: tuple[RowQuery, ...]

@@ -13,8 +13,9 @@ def begin_step(
     records: Records, job_id: str, by: StepAttempt, step: StepKey, on_unknown: OnUnknown
 ) -> StepStart:
     """Records that a step is about to make the paid call `by` (K3). Returns the stored result, or else
-    whether the call may be made. If an earlier call has no result, `on_unknown` decides whether to call
-    again."""
+    whether the call may be made.
+
+    `on_unknown`: decides whether to call again if an earlier call has no result."""
     job = records.jobs.get(job_id)
     if job is None or not is_current(job, by.fence, by.claim):
         return core.STALE_START
@@ -26,8 +27,8 @@ def begin_step(
 
 
 def forget_step(records: Records, job_id: str, by: StepAttempt, step: StepKey) -> None:
-    """Deletes the checkpoint which says that the step has begun, because the call `by` was not paid. The
-    checkpoint stays if it has a result, or if another call may have been paid (K4)."""
+    """Deletes the checkpoint of a begun step, because the call `by` was not paid (K4). A checkpoint with a
+    result stays."""
     checkpoints = records.checkpoints.get(job_id, {})
     after = core.forget_step(checkpoints.get(step), by)
     if after is not None:
@@ -39,9 +40,8 @@ def forget_step(records: Records, job_id: str, by: StepAttempt, step: StepKey) -
 def keep_step(
     records: Records, job_id: str, by: StepAttempt, step: StepKey, result: bytes, *, paid: bool
 ) -> tuple[WriteAnswer, bytes]:
-    """Stores a step's result, unless the step has one (K5). Returns the answer and the stored result. The
-    answer is OK, AGAIN (the step had a result) or GONE (the job does not exist). It is STALE if the claim is
-    not current; this is not checked for a `paid` call."""
+    """Stores a step's result, unless the step has one (K5). Returns an answer and the stored result. The
+    result of a `paid` call is stored even if the claim is no longer current."""
     job = records.jobs.get(job_id)
     if job is None:
         return WriteAnswer.GONE, result

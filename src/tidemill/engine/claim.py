@@ -26,11 +26,10 @@ from tidemill.engine.records import KnownWorker, Records, move_job, unknown_work
 
 
 class PoolAdmission:
-    """Decides during a claim which calls of one queue may start. A call may start if the concurrency limit of
-    its key allows it and its pools have enough free units.
+    """Decides during a claim which calls of one queue may start.
 
-    `taken` maps the id of each call's first job to the reservations of the call. `calls` maps the id of each
-    job of a batch to the id of the first job of its call."""
+    - `taken`: the reservations of each call, by the id of the call's first job.
+    - `calls`: for each job of a batch, the id of the first job of its call."""
 
     def __init__(self, pool_ledger: PoolLedger, queue: Queue) -> None:
         self._ledger, self._queue = pool_ledger, queue
@@ -45,8 +44,7 @@ class PoolAdmission:
         """Starts a call with the first job of a lane, if its key and its pools allow it. Returns how many
         jobs start in it. If none can start, returns whether only the lane or its whole group must wait.
 
-        `ahead` reads the next jobs of the lane; at most `most` jobs may start. The limit of a key is checked
-        here, over all lanes of the queue, because several lanes can have the same key."""
+        `ahead` reads the next jobs of the lane. At most `most` jobs may start."""
         most = int(min(most, self._queue.room_in(job.key) - self._started[job.key]))
         if most <= 0:
             return BlockScope.LANE_BLOCKED
@@ -74,8 +72,7 @@ class PoolAdmission:
         self, rule: BatchPolicy, waiting: Sequence[Job], most: int
     ) -> BatchWait | ClaimDenial | BatchStart:
         """Starts a batch call with the first of the `waiting` jobs, or returns why no call can start now (B1
-        to B4). The call has at most `most` jobs. If jobs of the lane are left over, they begin a new waiting
-        period for further jobs."""
+        to B4). The call has at most `most` jobs."""
         lane, now = waiting[0].lane, self._ledger.now()
         answer = batch_start.start_batch(
             self._ledger,
@@ -94,7 +91,7 @@ class PoolAdmission:
 
     def block_lanes(self, selection: LaneSelection[Job]) -> None:
         """Blocks the lanes and groups to which a pool denied units, and the lanes whose batches wait for more
-        jobs (P12, B2). A lane that only waits for the concurrency limit of its key is not blocked."""
+        jobs (P12, B2)."""
         for name in selection.blocked_lanes:
             if name in self._batch_waits:
                 batch_wait = self._batch_waits[name]
@@ -116,8 +113,7 @@ UNLIMITED = 2**62
 
 
 class ClaimRun:
-    """One claim in progress. It gets its fence and claim id with the first job, so a claim that finds no job
-    has neither."""
+    """One claim in progress. It gets its fence and claim id with the first job."""
 
     def __init__(self, records: Records, request: ClaimRequest) -> None:
         self.records, self.request = records, request
@@ -135,8 +131,8 @@ class ClaimRun:
     def take(
         self, job: Job, reserved: Sequence[HeldReservation] = (), call: str = "", *, company: bool = False
     ) -> None:
-        """Claims one job. `reserved`: the units reserved for its call. `call`: the id of the first job of its
-        batch call; '' without batching. `company=True`: other jobs share the call with this job."""
+        """Claims one job with the units `reserved` for its call. `call` is the id of the first job of its
+        batch call. `company` is True if other jobs share the call."""
         self.calls += call in {"", job.id}
         if not self.jobs:
             self.fence, self.claim = self.records.next_fence(), self.records.entropy.claim_id()
@@ -187,9 +183,7 @@ def claim(records: Records, request: ClaimRequest) -> ClaimResult:
 
 
 def _is_repeated(records: Records, request: ClaimRequest) -> bool:
-    """True if the worker sent this claim request before. A worker numbers its claim requests, and a number
-    that is not above the last stored one is a repetition. A new number is stored. A worker that claims before
-    its first heartbeat is stored too, with the lease of the claim."""
+    """True if the worker sent this claim request before. Otherwise stores the number of the request."""
     known = records.workers.get(request.worker)
     if known is not None and request.number <= known.number:
         return True
@@ -202,25 +196,23 @@ def _is_repeated(records: Records, request: ClaimRequest) -> bool:
 
 
 def _repeated_claim(records: Records, request: ClaimRequest) -> ClaimResult:
-    """Answers a claim request that was sent before (J33): returns the jobs of that claim that the worker
-    still holds, and claims no new jobs. The jobs are sorted by sequence number, and jobs of one call stay
-    together. `more` and `next_due` of the result are not computed; the next claim reports them."""
+    """Returns the jobs that the worker still holds from a claim request that it sent before (J33). Jobs of
+    one call stay together. `more` and `next_due` are not computed."""
     held = (records.jobs[id_] for id_ in records.running.of(request.worker))
     jobs = sorted((job for job in held if job.number == request.number), key=lambda job: job.seq)
     return ClaimResult(jobs=[transitions.claimed_job(job) for job in group_by_call(jobs)])
 
 
 def _promote_due(records: Records, queue: Queue, now: float) -> None:
-    """Makes due scheduled jobs of a queue ready, at most MAX_PROMOTED_PER_CLAIM (J30). A paused queue is
-    included; the pause is checked later."""
+    """Makes due scheduled jobs of a queue ready, at most MAX_PROMOTED_PER_CLAIM (J30)."""
     due = list(islice(takewhile(lambda key: key[0] <= now, queue.scheduled.walk()), MAX_PROMOTED_PER_CLAIM))
     for key in due:
         move_job(records, transitions.promote_job(records.jobs[key[-1]]), now)
 
 
 def _take_from(run: ClaimRun, queue: Queue, share: int) -> None:
-    """Claims up to `share` calls from the open lanes of a queue, in the order that `_select` returns. Expired
-    jobs are cancelled. A job that is larger than its pool's limit moves into a separate lane."""
+    """Claims up to `share` calls from the open lanes of a queue. Cancels expired jobs. Moves a job that is
+    larger than its pool's limit into a separate lane."""
     limit = int(min(share, run.left, queue.room()))
     if limit <= 0 or queue.closed(run.now):
         return
@@ -248,9 +240,8 @@ def _take_from(run: ClaimRun, queue: Queue, share: int) -> None:
 def _select(
     run: ClaimRun, queue: Queue, limit: int, admission: PoolAdmission | None
 ) -> lane_selection.LaneSelection[Job]:
-    """Selects the jobs to claim from a queue, at most `limit` calls. At first `limit` lanes of each group are
-    examined, which is enough if each can start a call. For each lane that cannot, or whose first job has
-    expired, one more lane of its group is examined."""
+    """Selects the jobs to claim from a queue, at most `limit` calls. It examines `limit` lanes of each group,
+    and one more for each lane that cannot start a call."""
     records = run.records
     offered = {group: _open_lanes(queue, group) for group in _open_groups(queue, run.boot)}
 
@@ -291,11 +282,7 @@ def _has_open_jobs(queue: Queue, now: float, boot: float) -> bool:
 
 def next_due(queues: Iterable[Queue], now: float, boot: float) -> float | None:
     """Returns the seconds until a claim from these queues may find new jobs; None if nothing is expected
-    (J38, P15).
-
-    For a paused queue this is the end of the pause, if it has one. For an open queue it is the earliest of
-    three times: when its next scheduled job is due, when its override ends, and when the next block on its
-    lanes ends. It is 0 if more jobs are due than one claim promotes."""
+    (J38, P15). Returns 0 if more jobs are due than one claim promotes."""
     times: list[float] = []
     waits: list[float] = []
     for queue in queues:
@@ -313,9 +300,8 @@ def next_due(queues: Iterable[Queue], now: float, boot: float) -> float | None:
 
 
 def _claim_by_ids(run: ClaimRun, ids: tuple[str, ...]) -> ClaimResult:
-    """Claims the jobs with the given ids (J37, B8), including scheduled jobs that are due. Jobs that ended or
-    do not exist are listed as missing, and other jobs that cannot start as blocked. Lanes keep their
-    turns."""
+    """Claims the jobs with the given ids (J37, B8). Jobs that ended or do not exist are listed as missing.
+    Jobs that cannot start now are listed as blocked."""
     blocked: list[str] = []
     missing: list[str] = []
     for id_ in dict.fromkeys(ids):

@@ -25,8 +25,8 @@ def insert(records: Records, groups: Sequence[JobGroup]) -> list[list[InsertResu
 
 
 def _insert_group(records: Records, group: JobGroup) -> list[InsertResult]:
-    """Inserts one group and returns one result per job. A refused group changes nothing, and the store does
-    not store the ids of its jobs. So the client may send the group again with the same ids."""
+    """Inserts one group and returns one result per job. A refused group changes nothing, so the client may
+    send it again with the same ids."""
     now = records.clock.wall()
     if problem := problem_with_group(group):
         return [InsertResult(InsertVerdict.INVALID, job.id, problem) for job in group.jobs]
@@ -47,8 +47,8 @@ def _refuse_new_jobs(
 
 
 def insert_one(records: Records, queue: str, new: NewJob, now: float) -> InsertResult:
-    """Inserts one job and returns the answer. If another job holds its unique key, the conflict is resolved
-    first. The caller has checked that the job is valid and that the queue is not full."""
+    """Inserts one job and returns the answer. The caller has checked that the job is valid and that the queue
+    is not full."""
     if known := _known_request(records, new.id):
         return known
     holder = holder_of(records, queue, new.unique, now)
@@ -69,9 +69,8 @@ def insert_one(records: Records, queue: str, new: NewJob, now: float) -> InsertR
 
 
 def holder_of(records: Records, queue: str, unique: Unique | None, now: float) -> Job | None:
-    """Returns the job that holds a unique key; None if no job holds it. If several jobs hold the key, returns
-    the newest. A successor, which waits until another holder has run, is returned only if no other job holds
-    the key."""
+    """Returns the newest job that holds a unique key; None if no job holds it. A successor is returned only
+    if no other job holds the key."""
     if unique is None:
         return None
     _expire_holders(records, queue, unique.key, now)
@@ -90,8 +89,8 @@ def _expire_holders(records: Records, queue: str, key: str, now: float) -> None:
 
 
 def _known_request(records: Records, request: str) -> InsertResult | None:
-    """Returns the stored answer to the enqueue request with this id; None if the store does not know the id.
-    An id is known while its job exists, and for KNOWN_ID_SECONDS after that."""
+    """Returns the stored answer to the enqueue request with this id. Returns None if the store does not know
+    the id."""
     if request in records.jobs:
         return InsertResult(InsertVerdict.ACCEPTED, request)
     known_ids = records.find_known_id(request)
@@ -100,8 +99,7 @@ def _known_request(records: Records, request: str) -> InsertResult | None:
 
 def _problem_with_length(records: Records, name: str, new: int) -> str | None:
     """Returns an error text if `new` more jobs would exceed the maximum length of the queue `name` (J12);
-    None if they fit. `new` counts the jobs of a request that were not inserted before. It includes jobs that
-    would only be merged into the holder of their unique key."""
+    None if they fit."""
     queue = records.queues.get(name)
     if queue is None or queue.settings.max_length is None:
         return None
@@ -126,16 +124,16 @@ def _answer_existing(records: Records, request: str, stands_for_it: str) -> Inse
 
 
 def _merge(records: Records, holder: Job, new: NewJob, now: float) -> InsertResult:
-    """Merges a request into the job that holds its unique key, and returns the id of that job. The request
-    never becomes a job of its own, so it takes no sequence number."""
+    """Merges a request into the job that holds its unique key, and returns the id of that job. No job is
+    created."""
     request = transitions.create_job(new, holder.queue, 0, now)
     move_job(records, transitions.merge_request(holder, request), now)
     return _answer_existing(records, new.id, holder.id)
 
 
 def _add_successor(records: Records, holder: Job, new: NewJob, now: float) -> InsertResult:
-    """Inserts the request as a successor that waits for `holder`. There is at most one successor. If one
-    waits already, a request with `on_conflict="rerun"` is merged into it; any other request replaces it."""
+    """Inserts the request as a successor of `holder`, and replaces a successor that waits already. With
+    `on_conflict="rerun"` the request is merged into that successor."""
     waiting = records.successor_of(holder.id)
     if waiting is not None and new.unique is not None and new.unique.on_conflict == "rerun":
         return _merge(records, waiting, new, now)
@@ -145,16 +143,14 @@ def _add_successor(records: Records, holder: Job, new: NewJob, now: float) -> In
 
 
 def _cancel_replaced(records: Records, job: Job | None, now: float) -> None:
-    """Cancels a job because a newer request replaces it; None does nothing. The caller first cancels a
-    successor that waits for the job. Otherwise the end of the job would start this successor in addition to
-    the new job."""
+    """Cancels a job because a newer request replaces it. The caller must first cancel the successor of the
+    job, which would otherwise start."""
     if job is not None:
         move_job(records, transitions.cancel_job(job, transitions.REPLACED, now), now)
 
 
 def add_arrival(records: Records, job: str, task: str, payload: bytes, options: bytes) -> None:
-    """Stores an arrival, as another program does in a database with one INSERT. `job` is the id of the future
-    job, and `options` is a JSON object."""
+    """Stores an arrival. `job` is the id of the future job, and `options` is a JSON object."""
     records.arrival_seq += 1
     records.arrivals[records.arrival_seq] = Arrival(
         seq=records.arrival_seq,
@@ -171,9 +167,8 @@ def list_arrivals(records: Records, limit: int, after: int) -> list[Arrival]:
 
 
 def admit(records: Records, admissions: Sequence[Admission]) -> int:
-    """Turns arrivals into jobs and deletes the arrivals. Returns how many were deleted (J20, J21). If the id
-    of an arrival is known, no job is created. If the store finds a problem with the job, the job is stored as
-    failed."""
+    """Turns arrivals into jobs and deletes the arrivals. Returns how many arrivals were deleted (J20, J21). A
+    job with a problem is stored as failed."""
     taken = 0
     for admission in admissions:
         if records.arrivals.pop(admission.arrival.seq, None) is not None:

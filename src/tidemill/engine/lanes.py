@@ -1,15 +1,10 @@
 """The ready jobs of one queue, ordered in lanes.
 
-A lane is created with its first ready job. A new lane counts as just served, so a stream of new lanes never
-starves an old lane.
-
-A lane is not deleted at the moment when its last job leaves. Every store method deletes the empty lanes at
-its end. A claim also deletes them at its start, and each time it has taken jobs from a queue. So a lane with
-a single job keeps its place in the order when a new version replaces this job.
-
-Lanes whose jobs need the same pools are a group with its own order. If one of these pools denies units, one
-block covers the whole group. There are two exceptions: a lane is blocked alone if the pool that denied has
-keys, or if its batch waits for more jobs. A lane that is blocked alone is not in the order of its group."""
+- A new lane counts as just served, so a stream of new lanes never starves an old lane.
+- A store method deletes empty lanes at its end. So a lane keeps its place when a new version replaces its
+  only job.
+- If a pool denies units to a lane, the whole group of the lane is blocked.
+- A lane is blocked alone if the pool that denied has keys, or if its batch waits for more jobs."""
 
 from __future__ import annotations
 
@@ -32,8 +27,8 @@ class Lane:
 
     - `served`: the number of the turn in which a claim last took jobs from the lane.
     - `block`: why the lane is blocked; None if it is open.
-    - `missing_jobs`: while a batch waits for more jobs, how many new jobs unblock the lane.
-    - `batch_due`: the boot-clock time at which the batch has waited long enough; kept until a call starts."""
+    - `missing_jobs`: how many new jobs unblock a lane whose batch waits for more jobs.
+    - `batch_due`: the boot-clock time at which the batch has waited long enough."""
 
     __slots__ = ("batch_due", "block", "group", "jobs", "missing_jobs", "served")
 
@@ -51,9 +46,8 @@ class Lane:
 
 
 class Lanes:
-    """The lanes of one queue. For each group, `_orders` has the open lanes in the order in which a claim
-    takes them. The lane with the most urgent first job comes first; on a tie, the lane that was served
-    longest ago."""
+    """The lanes of one queue. `_orders` has the open lanes of each group, in the order in which a claim takes
+    them: by the priority of the first job, then by the last turn."""
 
     def __init__(self) -> None:
         self._lanes: dict[str, Lane] = {}
@@ -72,12 +66,10 @@ class Lanes:
         return len(self._orders) > (UNPOOLED_GROUP in self._orders)
 
     def add(self, job: Job, picks: int, *, fresh: bool) -> None:
-        """Adds a ready job to its lane, and creates the lane if necessary.
+        """Adds a ready job to its lane, and creates the lane if necessary. This may unblock the lane.
 
-        `picks` is the number of turns that lanes have had. `fresh=True`: the job was just inserted; False: it
-        is a new version of an existing job. A job that is more urgent than the lane's first job unblocks the
-        lane. A lane whose batch waits for more jobs is unblocked when enough fresh jobs have come. A job that
-        is not fresh unblocks it at once."""
+        - `picks`: the number of turns that lanes have had.
+        - `fresh`: True if the job was just inserted, False for a new version of a job."""
         lane = self._lanes.get(job.lane)
         if lane is None:
             lane = self._lanes[job.lane] = Lane(job.lane, picks)
@@ -116,8 +108,8 @@ class Lanes:
         self._emptied.clear()
 
     def serve(self, name: str, served: int) -> None:
-        """Records that a claim took jobs from the lane in the turn with the number `served`. If a batch of
-        the lane was waiting for more jobs, this wait is over."""
+        """Records that a claim took jobs from the lane in the turn `served`. A batch of the lane no longer
+        waits for more jobs."""
         lane = self._lanes[name]
         lane.batch_due = None
         if lane.jobs.head() is None:
@@ -128,9 +120,10 @@ class Lanes:
         self._insert_in_order(name, lane)
 
     def block(self, name: str, mark: LaneBlock, missing_jobs: int = 0) -> None:
-        """Blocks a lane, because a pool with keys denied units to its first job, or because its batch waits
-        for more jobs. `mark` says for which account the lane waits and until when. `missing_jobs` is how many
-        new jobs unblock a lane whose batch waits."""
+        """Blocks a lane.
+
+        - `mark`: for which account the lane waits, and until when.
+        - `missing_jobs`: how many new jobs unblock a lane whose batch waits for more jobs."""
         lane = self._lanes[name]
         self._remove_from_order(name, lane)
         lane.block, lane.missing_jobs = mark, missing_jobs
@@ -139,8 +132,8 @@ class Lanes:
         heapq.heappush(self._wakes, (mark.retry_at, name))
 
     def reopen(self, account_key: AccountKey) -> bool:
-        """Unblocks the lanes and groups that wait for the account `account_key`, because units were freed or
-        limits changed. Returns True if at least one lane or group was waiting."""
+        """Unblocks the lanes and groups that wait for the account `account_key`. Returns True if there were
+        any."""
         names = sorted(self._blocked.of(account_key))
         for name in names:
             self._open(name)
@@ -150,8 +143,8 @@ class Lanes:
         return bool(names or groups)
 
     def reopen_all(self) -> None:
-        """Unblocks all lanes and groups. Called after a restart of the machine, because the stored boot-clock
-        times are no longer valid."""
+        """Unblocks all lanes and groups. Call it after a restart of the machine, when boot-clock times are no
+        longer valid."""
         for account_key in self._blocked.keys():  # noqa: SIM118 - an index is no mapping
             self.reopen(account_key)
         self.blocked_groups.clear()
@@ -164,9 +157,8 @@ class Lanes:
             self._open(first[1])
 
     def waits(self, boot: float) -> Iterator[float]:
-        """Yields the boot-clock times at which blocked jobs may be able to start. For lanes that are blocked
-        alone, only the earliest time is yielded. For each group that is blocked at `boot`, the end of its
-        block is yielded."""
+        """Yields the boot-clock times at which blocked jobs may be able to start. These are the ends of group
+        blocks, and the earliest end of a lane's block."""
         if (first := self._next_wake()) is not None:
             yield first[0]
         for group, mark in self.blocked_groups.items():
@@ -188,10 +180,11 @@ class Lanes:
         return self._lanes[name].group
 
     def in_order(self, group: str) -> Iterator[tuple[int, int, int, str]]:
-        """Yields the open lanes of a group in the order in which a claim takes them. Each lane is a tuple of
-        four values: the priority of its first job, the number of its last turn, the sequence number of its
-        first job, and its name. Lanes may be opened during the iteration, for example when an override
-        ends."""
+        """Yields the open lanes of a group in the order in which a claim takes them. Lanes may be opened
+        during the iteration.
+
+        Each lane is a tuple: priority of the first job, number of the last turn, sequence number of the first
+        job, name."""
         order, at = self._orders[group], 0
         while (lane_key := order.at(at)) is not None:
             priority, served, seq, name = lane_key
@@ -200,8 +193,7 @@ class Lanes:
 
     def _is_blocked(self, group: str, boot: float, room_in: Callable[[str], float]) -> bool:
         """True if the group is blocked at the boot-clock time `boot`. A block does not stop a job that is
-        more urgent than the denied job. So the result is False if a lane begins with such a job and its key
-        is below the concurrency limit. `room_in` returns how many more jobs of a key may run."""
+        more urgent than the denied job. `room_in` returns how many more jobs of a key may run."""
         mark = self.blocked_groups.get(group)
         if mark is None or not mark.holds(boot):
             return False
@@ -225,7 +217,7 @@ class Lanes:
 
     def _next_wake(self) -> tuple[float, str] | None:
         """Returns the next blocked lane to try again, as (boot-clock time, lane name); None if no lane is
-        blocked. Entries of lanes that were opened or deleted meanwhile are removed here."""
+        blocked."""
         while self._wakes:
             retry_at, name = self._wakes[0]
             lane = self._lanes.get(name)
@@ -243,8 +235,8 @@ class Lanes:
             self._orders[lane.group].remove(_lane_order_key(name, lane))
 
     def oldest_dues(self) -> Iterator[float]:
-        """Yields, for each lane and each priority in it, the earliest due time of a job. It reads only the
-        first job of each priority, so the cost does not grow with the number of jobs."""
+        """Yields, for each lane and each priority in it, the earliest due time of a job. The cost does not
+        grow with the number of jobs."""
         for lane in self._lanes.values():
             at = 0
             while at < len(lane.jobs):

@@ -1,5 +1,5 @@
-"""Leases of jobs and of leaders. A heartbeat renews the leases of a worker's jobs. A reclaim takes back jobs
-whose lease has expired. A leader's lease gives one worker a duty (a kind of maintenance) for some time."""
+"""Leases of jobs and of leaders. A heartbeat renews the leases of a worker's jobs. A leader's lease gives one
+worker a duty (a kind of maintenance) for some time."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tidemill.engine.records import KnownWorker, LeaderLease, Records, move_job,
 
 
 def extend(records: Records, heartbeat: Heartbeat) -> ExtendResult:
-    """Applies a heartbeat: renews leases and stores progress, notes and log lines (J50 to J53). The result
-    has the jobs that the worker lost, and the jobs that became ready because the worker did not list them."""
+    """Applies a heartbeat: renews leases and stores progress, notes and log lines (J50 to J53). Returns the
+    jobs that the worker lost and the jobs that became ready."""
     lease = records.clock.boot() + heartbeat.lease
     lost: list[str] = []
     for held in heartbeat.held:
@@ -57,8 +57,8 @@ def _write_log(records: Records, job: Job, lines: tuple[LogEntry, ...]) -> None:
 
 
 def _return_unlisted(records: Records, heartbeat: Heartbeat) -> tuple[str, ...]:
-    """Makes running jobs of the worker ready if the heartbeat does not list them with their fence and claim
-    id (J52). Returns their ids. Skips jobs of claims whose reply has not reached the worker yet."""
+    """Makes running jobs of the worker ready if the heartbeat does not list them (J52). Returns the ids of
+    these jobs. Skips jobs of claims whose reply has not reached the worker yet."""
     listed = {(held.job, held.fence, held.claim) for held in heartbeat.held}
     mine = [records.jobs[id_] for id_ in records.running.of(heartbeat.worker)]
     unlisted = [
@@ -88,8 +88,7 @@ def _record_worker(records: Records, heartbeat: Heartbeat, lease: float) -> None
 
 def reclaim(records: Records, dead: Sequence[str]) -> ReclaimResult:
     """Takes back jobs whose lease has expired, and all jobs of the workers in `dead` (J60 to J63). Returns
-    their ids, ordered by sequence number. Also ends the claims of cancelled jobs under the same conditions;
-    their units count as used from now on. Ends the leases of the workers in `dead`."""
+    the ids of these jobs, by sequence number."""
     boot, workers = records.clock.boot(), frozenset(dead)
     over = records.overdue(boot, workers)
     ready: list[str] = []
@@ -106,8 +105,8 @@ def reclaim(records: Records, dead: Sequence[str]) -> ReclaimResult:
 
 
 def handle_reboot(records: Records) -> None:
-    """Ends every lease if the machine was restarted since the last call. Boot-clock times from before a
-    restart have no meaning (J63). The store calls this function when it is opened."""
+    """Ends every lease if the machine was restarted since the last call (J63). The store calls this function
+    when it is opened."""
     if records.boot_id == records.clock.boot_id:
         return
     records.boot_id = records.clock.boot_id

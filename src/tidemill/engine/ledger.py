@@ -39,9 +39,9 @@ class AbandonedClaim(msgspec.Struct, frozen=True):
 
 
 class PoolLedger:
-    """The pools, accounts and reservations of a store; implements the protocol `core.ledger.Ledger`. `freed`
-    is a function that is called with the key of an account whose units may be free again. Waiting jobs then
-    try again."""
+    """The pools, accounts and reservations of a store; implements the protocol `core.ledger.Ledger`.
+
+    `freed`: is called with the key of an account whose units may be free again."""
 
     def __init__(self, clock: Clock, freed: Callable[[AccountKey], None]) -> None:
         self._clock, self._freed = clock, freed
@@ -68,8 +68,7 @@ class PoolLedger:
         return self.peek_account(pool, account_key)
 
     def peek_account(self, pool: PoolRecord, account_key: AccountKey) -> tuple[PoolSettings, Account]:
-        """Returns the pool's settings in force and the account as it is now, and changes nothing. An expired
-        override is ignored but stays stored; the method `load` would remove it."""
+        """Returns the pool's settings in force and the account as it is now, and changes nothing."""
         account = self.accounts.get(account_key, Account())
         settings = key_overrides.apply_key_override(self.in_force(pool), account, self._clock.wall())
         return settings, accounts.refresh_account(settings, account, self._clock.boot_id, self.now())
@@ -85,8 +84,8 @@ class PoolLedger:
         return self._open.of(account_key)
 
     def count_open(self, account_key: AccountKey, reservations: int) -> None:
-        """Adds the number `reservations` to the open reservations of an account. A store calls this if it
-        reads only the number from its database and not the reservations themselves."""
+        """Adds `reservations` to the number of open reservations of an account. It is for stores that load
+        only this number."""
         self._open.change(account_key, reservations)
 
     def add_history(self, pool: str, entry: PoolHistoryEntry) -> None:
@@ -133,8 +132,7 @@ class PoolLedger:
         self._freed((account_key[0], ledger.ANY_LIMIT_KEY))
 
     def reopen(self, pool: str) -> None:
-        """Calls `freed` (see the class) for all accounts of the pool, so that every job that waits for the
-        pool is tried again. Called when the pool's limits have changed."""
+        """Tries every job again that waits for the pool. Call it when the limits of the pool have changed."""
         for account_key in [(pool, None), (pool, ledger.ANY_LIMIT_KEY), *self.account_keys_of(pool)]:
             self._freed(account_key)
 
@@ -151,8 +149,8 @@ class PoolLedger:
         ]
 
     def abandoned_claims(self, boot: float, dead: frozenset[str]) -> list[ClaimKey]:
-        """Returns the abandoned claims whose lease has expired at the boot-clock time `boot`, or whose worker
-        is in `dead`."""
+        """Returns the claims of cancelled jobs whose lease has expired at the boot-clock time `boot`, or
+        whose worker is in `dead`."""
         return [claim for claim, left in self.left.items() if left.lease <= boot or left.worker in dead]
 
     def add_reservations(self, claim: ClaimKey, taken: Sequence[HeldReservation]) -> None:
@@ -162,10 +160,9 @@ class PoolLedger:
                 self._open.change(reserved.account_key, 1)
 
     def exchange_deferred(self, claim: ClaimKey, need: Need) -> bool | float:
-        """Makes deferred units of a claim count from now, because their call is made now (P18). Deferred
-        units are reserved at the claim for a call that the handler asked for in an earlier attempt. Returns
-        True if done, or the seconds to wait if the pool denies. Returns False if the claim has no deferred
-        units of that account."""
+        """Makes deferred units of a claim count from now (P18). Deferred units were reserved at the claim for
+        a later call. Returns True if done, the seconds to wait if the pool denies, and False if the claim has
+        no deferred units of that account."""
         held = self.reserved.get(claim, [])
         for at, reserved in enumerate(held):
             if reserved.deferred and reserved.account_key == (need.pool, need.key):
@@ -181,9 +178,8 @@ class PoolLedger:
         return False
 
     def record_departure(self, claim: ClaimKey, need: Need, departure: Departure) -> None:
-        """Records a request that its reservation does not cover (P21). A late request leaves too long after
-        its reservation was made, so its units count again from now. An extra request is made in addition to
-        the reserved call, so it gets a new reservation."""
+        """Records a request that its reservation does not cover (P21). The units of a late request count
+        again from now. An extra request gets a new reservation."""
         if departure is Departure.EXTRA:
             reserved = late_calls.take_extra_request(self, need, self.now())
             self.add_reservations(claim, () if reserved is None else (reserved,))
@@ -204,8 +200,7 @@ class PoolLedger:
 
     def recount_units(self, claim: ClaimKey) -> None:
         """Ends the reservations of a claim whose worker stopped answering (P14). Their units count again from
-        now, because the worker may still make its calls. The store remembers the claim, so that a late
-        settlement can still report the provider's answers."""
+        now, because the worker may still make its calls."""
         ended = self.reserved.get(claim)
         if ended:
             ledger.recount_units(self, ended, claim[0], self.now())
@@ -213,9 +208,8 @@ class PoolLedger:
             self.unconfirmed_units[claim] = self._clock.wall()
 
     def handle_reboot(self) -> None:
-        """Updates the ledger after a restart of the machine, which starts the boot clock again. Removes from
-        all accounts the values that are no longer valid. Ends the leases of abandoned claims (claims of jobs
-        that were cancelled while they ran)."""
+        """Removes from all accounts the values that a restart of the machine made invalid. Ends the leases of
+        claims whose job was cancelled."""
         for account_key in self.accounts:
             if known := self.load(account_key):
                 self.save(account_key, known[1])

@@ -15,8 +15,9 @@ V = TypeVar("V")
 
 class LoadedRows:
     """The rows that were loaded from the database for one transaction, by query. Calling the object with a
-    query returns the row, or raises NotLoaded. `read` records the queries that were asked, so that the commit
-    can check that their rows are unchanged."""
+    query returns the row, or raises NotLoaded.
+
+    `read`: the queries that were asked. The commit checks that their rows are unchanged."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -34,15 +35,17 @@ class LoadedRows:
         return query in self._rows
 
     def prefix(self, query: RowQuery) -> KeyPrefix:
-        """Returns the keys that were loaded from the start of the sorted list that `query` names. If none
-        were loaded, the result is empty, and its field `complete` is False."""
+        """Returns the loaded keys of the sorted list that `query` names. If none were loaded, the result is
+        empty and not `complete`."""
         found: KeyPrefix = self._rows.get(query, UNKNOWN_PREFIX)
         return found
 
 
 class LoadedTable(dict[K, V]):
-    """A dictionary that reads each value from the loaded rows at its first use. `query` is a function that
-    returns the query for a key. `build` is a function that makes the value from a row."""
+    """A dictionary that reads each value from the loaded rows at its first use.
+
+    - `query`: returns the query for a key.
+    - `build`: makes the value from a row."""
 
     def __init__(
         self, loaded: LoadedRows, query: Callable[[K], RowQuery], build: Callable[[K, Any], V]
@@ -79,8 +82,7 @@ class LoadedTable(dict[K, V]):
         return super().setdefault(key, default)
 
     def __setitem__(self, key: K, value: V) -> None:
-        """Sets a value. Raises NotLoaded if the old row was not loaded, because `collect_changes` compares
-        the old row with the new value to find out what to write."""
+        """Sets a value. Raises NotLoaded if the old row was not loaded."""
         self._load_row(key)
         super().__setitem__(key, value)
 
@@ -94,8 +96,7 @@ class LoadedTable(dict[K, V]):
         super().__setitem__(key, value)
 
     def assume_new(self, key: K) -> None:
-        """Tells the table that the database has no row with this key, so none has to be loaded. If a row was
-        loaded, it is used."""
+        """Tells the table that the database has no row with this key, so none has to be loaded."""
         if not self._loaded.knows(self._query(key)):
             self._loaded_keys[key] = None
 
@@ -159,8 +160,7 @@ class LoadedCounts(KeyCounts[K]):
 
 class PrefixKeys(SortedKeys):
     """The first keys of a sorted list; only these are loaded from the database. Reading beyond the last
-    loaded key raises NotLoaded, and the caller then loads more keys. Adding a key that sorts after the last
-    loaded key has no effect, because that part is not loaded."""
+    loaded key raises NotLoaded. Adding a key after the last loaded key has no effect."""
 
     __slots__ = ("_bound", "_loaded_count", "_query")
 
@@ -218,7 +218,5 @@ class PrefixKeys(SortedKeys):
         return self._bound is not None and key > self._bound
 
     def _miss(self, count: int) -> NoReturn:
-        """Raises NotLoaded to ask for more keys of the list; `count` is how many are needed. It asks for at
-        least twice as many keys as are loaded. A function that reads a long list therefore raises only a few
-        times."""
+        """Raises NotLoaded to ask for at least `count` keys of the list."""
         raise NotLoaded(self._query, max(count, self._loaded_count, 1) + self._loaded_count)

@@ -65,9 +65,10 @@ def _declare_pool(pool_ledger: PoolLedger, name: str, settings: PoolSettings) ->
 
 
 def override_pool(records: Records, account_key: AccountKey, edit: OverrideEdit[LimitChanges]) -> None:
-    """Replaces the override of a pool, or of one key of it, with the result of `edit`. `edit` gets the
-    current override and the wall time (P2, P22, P23). Raises ConfigurationError if the pool is not
-    declared or the result is invalid."""
+    """Replaces the override of a pool, or of one key of it, with the result of `edit` (P2, P22, P23). `edit`
+    gets the current override and the wall time.
+
+    Raises ConfigurationError if the pool is not declared or the result is invalid."""
     name, key = account_key
     if key is not None:
         _override_key(records, account_key, edit)
@@ -93,9 +94,9 @@ def _override_key(records: Records, account_key: AccountKey, edit: OverrideEdit[
 def reserve_units(  # noqa: PLR0917 - a claim is named by three values
     records: Records, job_id: str, fence: int, claim: int, need: Need, departure: Departure | None = None
 ) -> float | None:
-    """Reserves more units for a running job (P3). With `departure` it only records a request that was sent
-    late, or in addition to the reserved call (P21). Returns None if done, else the seconds to wait: infinite
-    if the claim is not current, or if the units become free only when another call ends."""
+    """Reserves more units for a running job (P3). Returns None if done, else the seconds to wait (may be
+    infinite). With `departure` it only records a request that was sent late, or in addition to the reserved
+    call (P21)."""
     pool_ledger = records.pool_ledger
     problem = None if departure else problem_with_need(pool_ledger, need)
     if problem:

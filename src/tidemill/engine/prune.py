@@ -20,9 +20,10 @@ from tidemill.engine.records import Records, move_job
 
 
 def prune(records: Records, limit: int) -> PruneResult:
-    """Cancels expired jobs, then deletes finished jobs and expired documents, then deletes old ids of enqueue
-    requests (J80 to J84). Each of these three parts handles at most `limit` rows. `more` in the result is
-    True if one of them reached `limit`."""
+    """Cancels expired jobs, deletes finished jobs and expired documents, and deletes old ids of enqueue
+    requests (J80 to J84). Each of these three parts handles at most `limit` rows.
+
+    `more` in the result is True if one part reached `limit`."""
     now = records.clock.wall()
     expired = _expire(records, limit, now)
     pruned, early = _drop_ended(records, limit, now)
@@ -32,8 +33,7 @@ def prune(records: Records, limit: int) -> PruneResult:
 
 
 def _expire(records: Records, limit: int, now: float) -> int:
-    """Cancels pending jobs that have expired, whether ready, waiting or scheduled; the longest expired come
-    first. Returns how many were cancelled."""
+    """Cancels pending jobs that have expired, the longest expired first. Returns how many were cancelled."""
     pending = (records.jobs[id_] for id_ in records.expiring)
     over = sorted(
         (job.expires or 0.0, job.seq, job.id) for job in pending if transitions.is_expired(job, now)
@@ -44,8 +44,8 @@ def _expire(records: Records, limit: int, now: float) -> int:
 
 
 def _drop_ended(records: Records, limit: int, now: float) -> tuple[int, dict[str, int]]:
-    """Deletes finished jobs by retention, in order of queue and state. Returns how many were deleted, and by
-    queue how many of them were not old enough, but deleted because the queue had too many."""
+    """Deletes finished jobs by retention. Returns how many were deleted. Also returns, by queue, how many
+    were deleted early because the queue had too many."""
     dropped, early = 0, Counter[str]()
     for name in sorted(records.queues):
         queue = records.queues[name]
@@ -61,8 +61,8 @@ def _drop_ended(records: Records, limit: int, now: float) -> tuple[int, dict[str
 
 
 def _drop_documents(records: Records, limit: int, now: float) -> int:
-    """Deletes documents whose `until` has passed (F4), and returns how many jobs and documents were deleted.
-    The finished jobs of a flow are deleted first. A flow with a live job is kept."""
+    """Deletes documents whose `until` has passed (F4). Returns how many jobs and documents were deleted. A
+    flow with a live job is kept."""
     over = sorted(
         (document.until, document.kind, document.id)
         for document in records.documents.values()
@@ -86,9 +86,8 @@ def _jobs_of_flow(records: Records, flow: str) -> list[Job]:
 
 
 def _jobs_over_retention(records: Records, queue: Queue, state: State, limit: int, now: float) -> list[Job]:
-    """Returns up to `limit` finished jobs of one state to delete, oldest first: jobs that are too old, and
-    jobs beyond the retention's `count`. A job that still holds its unique key is kept. It counts towards
-    `count`, so another job is deleted instead."""
+    """Returns up to `limit` finished jobs of one state to delete, oldest first. These are jobs that are too
+    old, and jobs beyond the retention's `count`. A job that still holds its unique key is kept."""
     retention, ended = queue.settings.retention(state), queue.ended[state]
     surplus = 0 if retention.count is None else max(0, len(ended) - retention.count)
     oldest_kept = retention.oldest_kept(now)
@@ -113,9 +112,8 @@ def _expired_ids(records: Records, limit: int) -> list[str]:
 
 
 def _forget_old(records: Records, limit: int, now: float) -> int:
-    """Deletes ids of enqueue requests that need not be known any more, old minutes of history, silent workers
-    and unused accounts. A worker is silent if its lease expired an hour ago and it holds no jobs. Returns how
-    many ids were deleted, at most `limit`."""
+    """Deletes old ids of enqueue requests, old history, workers that stopped long ago, and unused accounts.
+    Returns how many ids were deleted, at most `limit`."""
     over = _expired_ids(records, limit)
     for id_ in over:
         del records.memory[id_]

@@ -1,7 +1,7 @@
 """Row queries: with them, the engine asks a database store for rows.
 
-A query names one row or one list of rows. The answer is None if there is no such row. A store may also answer
-queries that were not asked yet but usually follow."""
+A query names one row or one list of rows. The answer is None if the row does not exist. A store may also
+answer queries that were not asked."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class KnownIdByRequest(RowQuery, frozen=True):
 
 
 class UniqueHolders(RowQuery, frozen=True):
-    """Asks for the jobs that may hold a unique key. These are live jobs, and ended jobs that hold the key for
-    a fixed period. The answer is a tuple of job ids, ordered by sequence number."""
+    """Asks for the live and ended jobs that may hold a unique key. The answer is a tuple of job ids, ordered
+    by sequence number."""
 
     queue: str
     key: str
@@ -72,15 +72,14 @@ class StateCount(RowQuery, frozen=True):
 
 
 class QueueByName(RowQuery, frozen=True):
-    """Asks for the settings of a queue. The answer is a QueueSettingsRow. It is None if the queue was never
-    declared, overridden or paused and never had a job."""
+    """Asks for the settings of a queue. The answer is a QueueSettingsRow; None if the store does not know the
+    queue."""
 
     name: str
 
 
 class LaneByName(RowQuery, frozen=True):
-    """Asks for a lane. The answer is a LaneRow, which lists only the first jobs of the lane. If a store
-    method needs more of them, it raises NotLoaded with the number of jobs needed."""
+    """Asks for a lane. The answer is a LaneRow, which lists only the first jobs of the lane."""
 
     queue: str
     lane: str
@@ -88,25 +87,28 @@ class LaneByName(RowQuery, frozen=True):
 
 class OpenLanesOfGroup(RowQuery, frozen=True):
     """Asks for the lanes of a group that are not blocked. The answer is a KeyPrefix: the beginning of a list,
-    in the order in which a claim takes the lanes. Each entry is a tuple: priority of the lane's first job,
-    number of the lane's last turn, sequence number of that job, lane name."""
+    in the order in which a claim takes the lanes.
+
+    Each entry is a tuple: priority of the first job, number of the last turn, sequence number of the first
+    job, lane name."""
 
     queue: str
     group: str
 
 
 class ScheduledJobs(RowQuery, frozen=True):
-    """Asks for the scheduled jobs of a queue that are due, at most MAX_PROMOTED_PER_CLAIM, and for the first
-    scheduled job after them. The answer is a KeyPrefix: the beginning of a sorted list. Each entry is a
-    tuple: due time, sequence number, job id."""
+    """Asks for the scheduled jobs of a queue that are due, at most MAX_PROMOTED_PER_CLAIM, and for the next
+    one after them.
+
+    The answer is a KeyPrefix of tuples: due time, sequence number, job id."""
 
     queue: str
 
 
 class LaneWakeTimes(RowQuery, frozen=True):
-    """Asks for the blocked lanes of a queue whose waiting time is over, and for the blocked lane whose time
-    ends next. The answer is a KeyPrefix: the beginning of a sorted list. Each entry is a tuple: the
-    boot-clock time at which the lane is tried again, and the lane name."""
+    """Asks for the blocked lanes of a queue that may be tried again, and for the next one after them.
+
+    The answer is a KeyPrefix of tuples: the boot-clock time at which the lane is tried again, lane name."""
 
     queue: str
 
@@ -168,15 +170,15 @@ class PoolClaims(RowQuery, frozen=True):
 
 
 class AbandonedClaims(RowQuery, frozen=True):
-    """Asks for abandoned claims: claims of jobs that were cancelled while they ran. Only claims whose lease
-    has expired or whose worker is in `dead` are returned. The answer is a tuple of claim keys."""
+    """Asks for claims of jobs that were cancelled while they ran, if the lease has expired or the worker is
+    in `dead`. The answer is a tuple of claim keys."""
 
     dead: tuple[str, ...]
 
 
 class UnconfirmedSince(RowQuery, frozen=True):
-    """Asks whether the units of a claim were counted again because its worker stopped answering. The answer
-    is the wall time when this happened; None if it did not happen, or if the claim was settled since."""
+    """Asks when the units of a claim were counted again, because its worker stopped answering. The answer is
+    a wall time; None if this did not happen, or if the claim was settled since."""
 
     claim: ClaimKey
 
@@ -215,13 +217,13 @@ class DocumentById(RowQuery, frozen=True):
 
 
 class ClaimPrefetch(RowQuery, frozen=True):
-    """Asks for everything that a claim of `limit` jobs from a queue usually reads. It has no answer of its
-    own. The store answers these other queries instead:
+    """Asks for everything that a claim of `limit` jobs from a queue usually reads. The query has no answer of
+    its own; the store answers these queries:
 
     - QueueByName of the queue;
     - ScheduledJobs, with JobById for the due jobs;
     - LaneWakeTimes, with LaneByName for the lanes whose time is over;
-    - BlockedLanes for `core.batch_start.BATCH_WAIT_KEY`, the lanes whose batch waits for more jobs;
+    - BlockedLanes for `core.batch_start.BATCH_WAIT_KEY`;
     - the first `lanes` entries of OpenLanesOfGroup for every group, with LaneByName for these lanes;
     - JobById for the first jobs of these lanes: `limit` + 1 jobs of a single lane, max(2, limit // lanes + 1)
       jobs of each of several lanes."""
@@ -242,8 +244,10 @@ UNKNOWN_PREFIX = KeyPrefix((), complete=False)
 
 
 class LaneGroupRow(msgspec.Struct, frozen=True):
-    """A group of lanes that need the same pools. `size` is the number of lanes, including blocked ones.
-    `block` is the block of the whole group; None if it is not blocked."""
+    """A group of lanes that need the same pools.
+
+    - `size`: the number of lanes, including blocked ones.
+    - `block`: the block of the whole group."""
 
     size: int
     block: LaneBlock | None = None
@@ -263,7 +267,7 @@ class LaneRow(msgspec.Struct, frozen=True):
 
     - `served`: the number of the turn in which a claim last took jobs from the lane.
     - `block`: why the lane is blocked; None if it is open.
-    - `missing_jobs`: while a batch waits for more jobs, how many new jobs unblock the lane.
+    - `missing_jobs`: how many new jobs unblock a lane whose batch waits for more jobs.
     - `batch_due`: the boot-clock time at which the batch has waited long enough.
     - `jobs`: its first jobs, as tuples: priority, due time, sequence number, id."""
 
@@ -293,8 +297,10 @@ Rows = Mapping[RowQuery, Any]
 
 
 class NotLoaded(Exception):
-    """Raised when a store method needs a row that was not loaded. `want` is the query for the row. `count`
-    says how many entries of a sorted list are needed; 0 means the usual number."""
+    """Raised when a store method needs a row that was not loaded.
+
+    - `want`: the query for the row.
+    - `count`: how many entries of a sorted list are needed; 0 means the usual number."""
 
     def __init__(self, want: RowQuery, count: int = 0) -> None:
         super().__init__(want, count)

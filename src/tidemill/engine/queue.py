@@ -49,8 +49,7 @@ class Queue:
 
     @property
     def limited(self) -> bool:
-        """True if the queue has a concurrency limit, for all jobs or per key. Then the end of a run may let
-        another job start."""
+        """True if the queue has a concurrency limit, for all jobs or per key."""
         return self.settings.concurrency is not None or self.settings.key_concurrency is not None
 
     def closed(self, now: float) -> bool:
@@ -63,7 +62,7 @@ class Queue:
 
     def room_in(self, key: str) -> float:
         """Returns how many more jobs of a key may run now, over all workers and lanes; infinite without a
-        limit. The limit does not apply to jobs without a key ('')."""
+        limit or without a key."""
         limit = self.settings.key_concurrency
         if limit is None or key == "":
             return float("inf")

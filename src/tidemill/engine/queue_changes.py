@@ -44,7 +44,7 @@ def override_queue(records: Records, queue: str, edit: OverrideEdit[QueueChanges
 
 def pause_queue(records: Records, queue: str, until: float | None, reason: str | None) -> None:
     """Pauses a queue until the wall time `until`, or until it is resumed if `until` is None. A second pause
-    replaces the first. The queue gets a wake-up, so that an idle worker learns when the pause ends."""
+    replaces the first."""
     check_queue_name(queue)
     mark = Pause(records.clock.wall(), until, reason)
     if problem := mark.problem():
@@ -81,8 +81,8 @@ def check_queue_name(queue: str) -> None:
 
 
 def amend(records: Records, job_filter: Filter, change: OperatorChange, limit: int) -> AmendResult:
-    """Selects the oldest `limit` jobs that match `job_filter`, and applies the operator's change to each job
-    whose current state allows it (J70 to J73). The result lists changed and unchanged jobs."""
+    """Applies an operator's change to the oldest `limit` jobs that match `job_filter` (J70 to J73). The
+    result lists changed and unchanged jobs."""
     check_filter(job_filter)
     meant = [job.id for job in islice(matching_jobs(records, job_filter), limit)]
     done: list[str] = []

@@ -1,8 +1,5 @@
-"""Read sets: the rows that each store method loads before it runs. Some of these rows name further rows,
-which are loaded too.
-
-If an engine function needs a row that is not loaded, this costs one more round trip to the database. Loading
-the read set first avoids most of these round trips."""
+"""Read sets: the rows that each store method loads before it runs. Loading them first saves round trips to
+the database."""
 
 from __future__ import annotations
 
@@ -32,8 +29,10 @@ def no_follow_up(_want: RowQuery, _row: Any) -> Iterable[RowQuery]:
 
 
 class ReadSet(msgspec.Struct, frozen=True):
-    """The rows that a store method loads before it runs. `first` are its first queries. `follow` is a
-    function. It is called with each query and the loaded row, and returns further queries."""
+    """The rows that a store method loads before it runs.
+
+    - `first`: its first queries.
+    - `follow`: gets a query and the loaded row, and returns further queries."""
 
     first: tuple[RowQuery, ...]
     follow: FollowUp = no_follow_up
@@ -134,8 +133,7 @@ def change_jobs(jobs: Iterable[str]) -> ReadSet:
 
 
 def amend(jobs: Iterable[str], change: OperatorChange) -> ReadSet:
-    """Returns the read set for an operator's change to these jobs. A retry also reads the checkpoints of the
-    jobs, because it deletes unfinished ones."""
+    """Returns the read set for an operator's change to these jobs."""
     meant = tuple(jobs)
     steps = map(queries.JobCheckpoints, meant if isinstance(change, RetryJobs) else ())
     return ReadSet((*map(queries.JobById, meant), *steps), _follow_take_back)
@@ -198,8 +196,7 @@ def _account_queries(account_key: tuple[str, str | None]) -> Iterator[RowQuery]:
 
 
 def _follow_claim(query: RowQuery, row: Any) -> Iterator[RowQuery]:
-    """Yields the queries that follow a job's row in a claim: its pools and accounts, and the lane if the job
-    is scheduled."""
+    """Yields the queries that follow a job's row in a claim, such as its pools and accounts."""
     if isinstance(query, queries.JobById) and isinstance(row, Job):
         if row.state is State.SCHEDULED:
             yield queries.LaneByName(row.queue, row.lane)
@@ -208,8 +205,7 @@ def _follow_claim(query: RowQuery, row: Any) -> Iterator[RowQuery]:
 
 
 def _follow_take_back(query: RowQuery, row: Any) -> Iterator[RowQuery]:
-    """Yields the queries that follow a loaded row if running jobs return to their lane: the reservations of a
-    job, and everything that `_follow_change` yields."""
+    """Yields the queries that follow a loaded row when running jobs return to their lane."""
     yield from _follow_change(query, row)
     if isinstance(query, queries.JobById) and row is not None and row.claim:
         yield queries.ClaimReservations((row.id, row.fence, row.claim))
@@ -218,9 +214,8 @@ def _follow_take_back(query: RowQuery, row: Any) -> Iterator[RowQuery]:
 
 
 def _follow_change(query: RowQuery, row: Any) -> Iterator[RowQuery]:  # noqa: C901 - one line for each kind of row
-    """Yields the queries that follow a loaded row that will change. For a job, they load its queue, its lane,
-    its successors and the accounts of its pools. For an account, they load the queues and lanes that wait for
-    it."""
+    """Yields the queries for the rows that may change together with a loaded row, such as the queue and the
+    lane of a job."""
     if row is None:
         return
     match query:

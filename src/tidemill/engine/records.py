@@ -26,9 +26,10 @@ from tidemill.engine.queue import Queue
 
 
 class ExpiryTerm(msgspec.Struct, frozen=True):
-    """A moment on both clocks: `wall` is a wall time, and `boot` is a boot-clock time of the boot `boot_id`.
-    It has passed only if both clocks have reached it, so setting the wall clock forward ends nothing
-    early."""
+    """A moment on both clocks. It has passed only if both clocks have reached it.
+
+    - `wall`: a wall time.
+    - `boot`: a boot-clock time of the boot `boot_id`."""
 
     wall: float
     boot: float
@@ -36,11 +37,10 @@ class ExpiryTerm(msgspec.Struct, frozen=True):
 
 
 class KnownId(msgspec.Struct, frozen=True):
-    """The remembered answer to an enqueue request, whose job was deleted or never created. The client gets
-    the same answer if it repeats the request.
+    """The remembered answer to an enqueue request whose job was deleted or never created.
 
     - `verdict`: the answer, such as "accepted".
-    - `id`: the id of the job that was created, or of the job that held the request's unique key.
+    - `id`: the job that was created, or that held the request's unique key.
     - `fence`, `claim`: the last claim of that job.
     - `term`: when the store may forget this answer."""
 
@@ -60,9 +60,10 @@ class LeaderLease(msgspec.Struct, frozen=True):
 
 
 class KnownWorker(msgspec.Struct, frozen=True):
-    """A worker that the store knows, from its first claim or heartbeat on. `lease` is the boot-clock time
-    at which its lease expires. `number` is the number of its last claim; numbers start at 1, and 0 means
-    none."""
+    """A worker that the store knows, from its first claim or heartbeat on.
+
+    - `lease`: the boot-clock time at which its lease expires.
+    - `number`: the number of its last claim; 0 means none."""
 
     info: WorkerInfo
     lease: float
@@ -70,22 +71,21 @@ class KnownWorker(msgspec.Struct, frozen=True):
 
 
 def unknown_worker(worker: str, seen: float) -> WorkerInfo:
-    """Returns a WorkerInfo for a worker of which only the id is known: all other facts are empty or 0. `seen`
-    is a wall time."""
+    """Returns a WorkerInfo for a worker of which only the id is known. `seen` is a wall time."""
     return WorkerInfo(id=worker, host="", pid=0, queues=(), concurrency=0, holds=0, seen=seen)
 
 
 class WorkMark(msgspec.Struct, frozen=True):
-    """An entry of the worklist: `document` (kind and id) has to be advanced. `job` is the job that ended or
-    left a final state. It is '' if the document was put on the worklist for another reason."""
+    """An entry of the worklist: `document` (kind and id) has to be advanced. `job` is the job that changed;
+    '' if none did."""
 
     document: tuple[DocumentKind, str]
     job: str
 
 
 class Records:
-    """All data of a store in memory. Several store objects (handles) can share one Records object. A store
-    method holds `lock` from its first read to its last write."""
+    """All data of a store in memory. Several store objects can share it. A store method holds `lock` from its
+    first read to its last write."""
 
     def __init__(self, clock: Clock, entropy: Entropy) -> None:
         self.clock, self.entropy = clock, entropy
@@ -128,8 +128,7 @@ class Records:
                 self.topics[queue_topic(queue.name)] = None
 
     def waiting_for(self, account_key: AccountKey) -> Iterable[Queue]:  # noqa: ARG002 - a database store looks them up
-        """Returns the queues that may have lanes waiting for units of that account. Here these are all
-        queues; a database store looks them up."""
+        """Returns the queues that may have lanes waiting for units of that account."""
         return self.queues.values()
 
     def overdue(self, boot: float, dead: frozenset[str]) -> list[Job]:
@@ -147,11 +146,10 @@ class Records:
         return self.fence
 
     def put(self, job: Job) -> None:
-        """Stores a new job, or the new version of a job. The new version is added to its lane before the old
-        version is removed. So a lane with a single ready job is never empty, and keeps its place in the turn
-        order."""
+        """Stores a new job, or the new version of a job."""
         before = self.jobs.get(job.id)
         queue = self.queue(job.queue)
+        # Added before the old version is removed: a lane with one ready job keeps its turn.
         queue.add_job(job, self.picks, fresh=before is None)
         if before is not None:
             queue.remove_job(before)
@@ -161,7 +159,7 @@ class Records:
 
     def drop(self, job: Job) -> None:
         """Deletes a job with its logs, attempts and checkpoints. The store still remembers its id and its
-        last claim. The flow of the job, if any, is put on the worklist."""
+        last claim."""
         self.queues[job.queue].remove_job(job)
         self._unlink(job)
         del self.jobs[job.id]
@@ -200,11 +198,11 @@ class Records:
         return None if known is None or self.is_over(known.term) else known
 
     def mark_work(self, kind: DocumentKind, document: str, job: str = "") -> None:
-        """Puts a document on the worklist, if the document exists (F10). Each entry has its own number. An
-        advance removes only the numbers that it has read, so an entry that is added later stays. `job` is the
-        job that changed; '' if none did."""
+        """Puts a document on the worklist, if the document exists (F10). `job` is the job that changed; '' if
+        none did."""
         if (kind, document) not in self.documents:
             return
+        # An advance removes only the numbers that it has read, so a later entry stays.
         self.work_mark_seq += 1
         self.work_marks[self.work_mark_seq] = WorkMark((kind, document), job)
         self.topics[worklist_topic(kind)] = None
@@ -269,14 +267,8 @@ _STARTABLE = (State.READY, State.SCHEDULED)
 
 
 def move_job(records: Records, after: Job, now: float) -> None:
-    """Stores a new job, or a job in its new state `after`, with all consequences. `now` is the wall time.
-
-    The job's queue gets a wake-up in two cases. Either the job may start, now or later, and idle workers must
-    learn when. Or its run has ended, and another job may start under a concurrency limit.
-
-    If the job ends, listeners that wait for its end are woken, and its successor may start. The history of
-    the queue counts the end, unless an operator archived the job. The flow of the job is put on the worklist
-    if the job ends or leaves a final state."""
+    """Stores a new job, or a job in its new state `after`, with all consequences: wake-ups, the start of a
+    successor, history and worklist. `now` is the wall time."""
     before = records.jobs.get(after.id)
     records.put(after)
     if after.state in _STARTABLE or (before is not None and _frees_limit(records, before, after)):
@@ -293,8 +285,7 @@ def move_job(records: Records, after: Job, now: float) -> None:
 
 
 def announce_end(records: Records, job: Job, now: float) -> None:
-    """Wakes the listeners that wait for the end of the job, and lets its waiting successor start. Called when
-    the job will not run any more."""
+    """Wakes the listeners that wait for the end of the job, and lets its successor start."""
     records.topics[job_topic(job.id)] = None
     successor = records.successor_of(job.id)
     if successor is not None:
@@ -302,15 +293,14 @@ def announce_end(records: Records, job: Job, now: float) -> None:
 
 
 def release_job_holds(records: Records, job: Job) -> None:
-    """Releases the capacity that pools hold for a job, if the job ended without running (P15). The units of a
-    running job are settled instead."""
+    """Releases the capacity that pools hold for a job that ended without running (P15)."""
     if job.state is not State.RUNNING and (job.needs or job.deferred_needs):
         ledger.release_holds(records.pool_ledger, job.id, (*job.needs, *job.deferred_needs))
 
 
 def record_attempt(records: Records, before: Job, after: Job, outcome: str, now: float) -> None:
-    """Stores how an attempt ended without success; `outcome` is a name such as "retry". `before` is the job
-    during the attempt, `after` the job after it. Only the newest ATTEMPTS_KEPT attempts are kept."""
+    """Stores how an attempt ended without success. `outcome` is a name such as "retry". Only the newest
+    ATTEMPTS_KEPT attempts are kept."""
     attempts = records.attempts.setdefault(before.id, deque(maxlen=ATTEMPTS_KEPT))
     attempts.append(
         AttemptRecord(

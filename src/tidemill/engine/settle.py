@@ -23,8 +23,8 @@ from tidemill.engine.records import Records, move_job, record_attempt
 
 
 def settle(records: Records, settlements: Sequence[Settlement], request: ClaimRequest | None) -> SettleResult:
-    """Applies settlements in order and returns one answer each (J40 to J43). Each settlement sees the changes
-    of the settlements before it. If `request` is given, claims the next jobs afterwards."""
+    """Applies settlements in order and returns one answer each (J40 to J43). Then claims jobs, if `request`
+    is given."""
     records.pool_ledger.take_pool_changes()
     charged: set[ClaimKey] = set()
     answers = [_settle_one(records, settlement, charged) for settlement in settlements]
@@ -33,7 +33,7 @@ def settle(records: Records, settlements: Sequence[Settlement], request: ClaimRe
 
 
 def _settle_one(records: Records, settlement: Settlement, charged: set[ClaimKey]) -> WriteAnswer:
-    """Applies one settlement and returns its answer. `charged` collects the claims whose jobs lose an attempt
+    """Applies one settlement and returns its answer. `charged` collects the claims that lose an attempt
     because of a provider's refusal (P17)."""
     job = records.jobs.get(settlement.job)
     answer = check_fence(job, settlement.fence, settlement.claim)
@@ -58,17 +58,17 @@ def _pays(job: Job | None, charged: set[ClaimKey]) -> bool:
 
 
 def _answer_from_memory(records: Records, settlement: Settlement) -> WriteAnswer:
-    """Returns the answer to a settlement of a deleted job. It is AGAIN if the settlement has the remembered
-    last claim of the job, because it was then probably sent twice. Otherwise it is GONE."""
+    """Returns the answer to a settlement of a deleted job: AGAIN if the settlement has the last claim of the
+    job, else GONE."""
     known = records.find_known_id(settlement.job)
     if known is None or known.claim != settlement.claim or known.fence != settlement.fence:
         return WriteAnswer.GONE
-    return WriteAnswer.AGAIN
+    return WriteAnswer.AGAIN  # probably sent twice
 
 
 def _book_units(records: Records, settlement: Settlement, answer: WriteAnswer) -> bool:
-    """Applies the usage and observations that a settlement reports, even if the settlement is refused, but
-    only once per claim (P13, P16). Returns True if a provider's refusal costs the job an attempt (P17)."""
+    """Applies the usage and observations of a settlement, once per claim, even if the settlement is refused
+    (P13, P16). Returns True if a provider's refusal costs the job an attempt (P17)."""
     claim = (settlement.job, settlement.fence, settlement.claim)
     ended = records.pool_ledger.reserved.get(claim, [])
     if not ended and (settlement.spent is None or not _is_new(records, claim, answer)):
@@ -79,9 +79,8 @@ def _book_units(records: Records, settlement: Settlement, answer: WriteAnswer) -
 
 
 def _is_new(records: Records, claim: ClaimKey, answer: WriteAnswer) -> bool:
-    """True if the usage report of this settlement still has to be applied. This is so if the claim is current
-    (`answer` is OK). It is also so if the store counted the claim's units again without a report (P14) and no
-    report has come since."""
+    """True if the usage report of this settlement still has to be applied (P14). `answer` is OK if the claim
+    is current."""
     return answer is WriteAnswer.OK or records.pool_ledger.unconfirmed_units.pop(claim, None) is not None
 
 

@@ -35,8 +35,10 @@ class EngineVerbs(ABC):
 
     @abstractmethod
     async def step(self, plan: ReadSet, verb: Callable[[Records], T], *, repeatable: bool = True) -> T:
-        """Runs the engine function `verb` in a transaction and returns its result. `plan` names the rows to
-        load first. `repeatable=True`: the function may run again if the store's reply was lost."""
+        """Runs the engine function `verb` in a transaction and returns its result.
+
+        - `plan`: the rows to load first.
+        - `repeatable`: True if the function may run again after the store's reply was lost."""
 
     async def admit(self, admissions: Sequence[Admission]) -> int:
         if not admissions:

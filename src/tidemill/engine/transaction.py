@@ -1,9 +1,7 @@
 """Runs a store method on rows in a database: load, decide, commit.
 
-The method is an engine function that runs on the loaded rows and knows nothing about the database. If it
-needs a row that is not loaded, that row is loaded and the function runs again from the beginning. This costs
-only time, because nothing was written. Its changes are committed in one transaction, if all rows that it read
-are still the same."""
+The method is an engine function that runs on the loaded rows. If a row is missing, the row is loaded and the
+function runs again. The commit succeeds only if all rows that the function read are unchanged."""
 
 from __future__ import annotations
 
@@ -27,9 +25,10 @@ class RowSource(Protocol):
     """Access to the rows of a database store, for one try of a transaction."""
 
     async def load(self, queries: Mapping[RowQuery, int]) -> tuple[Rows, StoreCounters]:
-        """Loads rows. `queries` maps each query to a number: how many entries of a sorted list are needed, or
-        0 for the usual number. Returns the answers by query, None for missing rows, and the store's counters.
-        The store may return more rows than were asked for."""
+        """Loads rows. Returns the answers by query, None for missing rows, and the store's counters.
+
+        `queries`: maps each query to how many entries of a sorted list are needed; 0 means the usual
+        number."""
         ...
 
     async def take_seqs(self, count: int) -> list[int]:
@@ -58,8 +57,9 @@ async def run_verb(
 ) -> tuple[T, Changes]:
     """Runs the engine function `verb` until its changes are committed. Returns its answer and the changes.
 
-    `begin` opens the row source of one try. `read_set` names the rows to load first. `entropy` gives random
-    values. `pause` is awaited before another try, with the number of tries so far."""
+    - `begin`: opens the row source of one try.
+    - `read_set`: the rows to load first.
+    - `pause`: is awaited before another try, with the number of tries so far."""
     allocated, tries = AllocatedNumbers(), 0
     while True:
         async with begin() as source:
@@ -90,8 +90,7 @@ async def _try_verb(
 
 
 def _related_queries(missing: NotLoaded, rows: Rows) -> dict[RowQuery, int]:
-    """Returns the missing query, and similar queries for other lanes, each with the number of keys to load. A
-    claim from many lanes needs these too. Without them, it would run again for every lane."""
+    """Returns the missing query, and the same query for other lanes. Each has the number of keys to load."""
     query, related = missing.want, {missing.want: missing.count}
     lanes = [(of, row.jobs) for of, row in rows.items() if isinstance(of, LaneByName) and of.lane and row]
     if isinstance(query, LaneByName) and query.lane:
@@ -107,9 +106,8 @@ def _related_queries(missing: NotLoaded, rows: Rows) -> dict[RowQuery, int]:
 
 
 async def _owns_its_numbers(source: RowSource, space: Workspace, allocated: AllocatedNumbers) -> bool:
-    """True if the sequence numbers and the fence that the function used belong to this transaction. The
-    function may have predicted numbers that are not allocated yet; they are allocated here. If they differ
-    from the predictions, returns False, and the function has to run again."""
+    """True if the sequence numbers and the fence that the function used belong to this transaction. If False,
+    the function has to run again."""
     if len(space.seqs) > len(allocated.seqs):
         allocated.seqs += await source.take_seqs(len(space.seqs) - len(allocated.seqs))
     if space.fence and allocated.fence is None:
@@ -125,8 +123,8 @@ class _Loader:
         self.rows: dict[RowQuery, Any] = {}
 
     async def follow(self, queries: Mapping[RowQuery, int]) -> StoreCounters:
-        """Loads the rows of `queries`, and then the further rows that the read set names for each loaded row,
-        until it names no more. Returns the store's counters, as the first load read them."""
+        """Loads the rows of `queries`, and then the further rows that the read set names. Returns the store's
+        counters."""
         found, counters = await self._source.load(queries)
         while found:
             self.rows.update(found)

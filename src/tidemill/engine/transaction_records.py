@@ -1,5 +1,4 @@
-"""The records of one transaction of a database store. They contain only the loaded rows. The clock stands
-still, and a retry gets the same random values."""
+"""The records of one transaction of a database store. They contain only the loaded rows."""
 
 from __future__ import annotations
 
@@ -45,8 +44,8 @@ from tidemill.engine.records import KnownId, KnownWorker, Records, WorkMark
 
 
 class LoadedQueue(Queue):
-    """A queue whose jobs and counters come from loaded rows. Its lists of finished jobs can only be written,
-    because no method that runs in a transaction reads them."""
+    """A queue whose jobs and counters come from loaded rows. Its lists of finished jobs can only be
+    written."""
 
     def __init__(self, name: str, row: QueueSettingsRow, clock: Clock, loaded: LoadedRows) -> None:
         super().__init__(name, clock)
@@ -87,10 +86,9 @@ class LoadedLanes(Lanes):
         return lane
 
     def add(self, job: Job, picks: int, *, fresh: bool) -> None:
-        """Adds a ready job, as `Lanes.add` does. A job that would block the other jobs of its lane has a
-        separate lane. Such a lane is always new, so no row is loaded for it."""
+        """Adds a ready job, as `Lanes.add` does."""
         if is_aside_lane(job.lane):
-            self._lanes.assume_new(job.lane)
+            self._lanes.assume_new(job.lane)  # the lane is used by this job only
         super().add(job, picks, fresh=fresh)
 
     def has_blocked(self, account_key: AccountKey) -> bool:
@@ -117,8 +115,7 @@ def _lane_row(lane: Lane) -> LaneRow:
 
 class LoadedLedger(PoolLedger):
     """The pool ledger of a transaction, from loaded rows. `new_fence` is the fence of the claim that this
-    transaction makes; None if it makes none. A new claim has no reservations in the database, so none are
-    loaded for it."""
+    transaction makes; None if it makes none."""
 
     def __init__(
         self, clock: Clock, freed: Callable[[AccountKey], None], loaded: LoadedRows, new_fence: int | None
@@ -195,8 +192,8 @@ class AllocatedNumbers(msgspec.Struct):
 
 
 class ReplayedEntropy:
-    """The random values of one transaction. When the engine function runs again, it gets the same claim ids
-    and the same random numbers (`chance`), in the same order."""
+    """The random values of one transaction. When the engine function runs again, it gets the same values in
+    the same order."""
 
     def __init__(self, entropy: Entropy, allocated: AllocatedNumbers) -> None:
         self._entropy, self._allocated = entropy, allocated
@@ -222,8 +219,8 @@ class ReplayedEntropy:
 
 
 class Workspace(Records):
-    """The records of one transaction of a database store. Reading a row that was not loaded raises NotLoaded;
-    the caller then loads the row and runs the engine function again."""
+    """The records of one transaction of a database store. Reading a row that was not loaded raises
+    NotLoaded."""
 
     def __init__(
         self, rows: Rows, counters: StoreCounters, allocated: AllocatedNumbers, entropy: Entropy
@@ -270,8 +267,8 @@ class Workspace(Records):
         return [self.jobs[id_] for id_ in self.loaded(queries.OverdueJobs(tuple(sorted(dead)))) or ()]
 
     def next_seq(self) -> int:
-        """Returns the next sequence number: an allocated one, or a prediction if all are used. Before the
-        commit the prediction is compared with the number that the store allocates."""
+        """Returns the next sequence number: an allocated one, or a prediction that is checked before the
+        commit."""
         at, allocated = len(self.seqs), self._allocated.seqs
         self.seqs.append(allocated[at] if at < len(allocated) else self._last_seq + 1 + at - len(allocated))
         return self.seqs[-1]
@@ -285,8 +282,8 @@ class Workspace(Records):
         return self.picks - self._picks_before
 
     def mark_work(self, kind: DocumentKind, document: str, job: str = "") -> None:
-        """Puts a document on the worklist. The store gives the entry a number when it writes it, and skips it
-        if the document does not exist. `job`: the job that changed, if any."""
+        """Puts a document on the worklist, if the document exists. `job` is the job that changed; '' if none
+        did."""
         self.work_items.append(WorkMark((kind, document), job))
         self.topics[worklist_topic(kind)] = None
 

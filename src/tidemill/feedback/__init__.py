@@ -1,18 +1,18 @@
 """Reads a provider's response or error and extracts what a pool needs: usage, limits and refusals.
 
-The source is a response or exception of any client library, or a tuple `(status, headers, body)`. It is
-recognised by its attributes, so no client library is imported.
+The source is a response or exception of any client library, or a tuple `(status, headers, body)`. No client
+library is imported.
 
-`unpack_reply` turns the source into a ProviderReply. One adapter per provider reads the reply; the most
-specific adapter comes first. `read_feedback` combines the results into a ProviderFeedback.
-`build_observation` matches the feedback with the limits of a pool.
+`unpack_reply` turns the source into a ProviderReply. One adapter per provider reads the reply.
+`read_feedback` combines the results into a ProviderFeedback. `build_observation` matches the feedback with
+the limits of a pool.
 
 There are three guarantees:
 
 - Reading never raises. An unknown object gives empty feedback.
-- Reading never waits. It uses only data that has arrived, and no attribute that would fetch a body.
-- Its work is bounded. Of a huge body only both ends are searched, and of a long chain of causes only
-  the first 10 exceptions."""
+- Reading never waits. It uses only data that has arrived.
+- Its work is bounded, even for a huge body or a long chain of exceptions.
+"""
 
 from __future__ import annotations
 

@@ -49,9 +49,8 @@ def stated_limits(reply: ProviderReply, now: float) -> tuple[StatedLimit, ...]: 
 
 
 def _is_anthropic(reply: ProviderReply) -> bool:
-    """True if the reply comes from Anthropic. The error type alone does not prove this, because other
-    providers use the same types. So the body must have `"type": "error"`, or a header or the client library
-    must be Anthropic's."""
+    """True if the reply comes from Anthropic. The body must have `"type": "error"`, or a header or the client
+    library must be Anthropic's."""
     framed = isinstance(reply.body, dict) and reply.body.get("type") == "error"
     headed = any(name.startswith("anthropic-") for name in reply.headers)
     return framed or headed or "anthropic" in reply.modules
@@ -64,10 +63,8 @@ def _invalid_request_reason(message: str) -> Reason | None:
 
 
 def _rate_refusal(reply: ProviderReply, message: str, now: float) -> Refusal:
-    """Returns the refusal of a 429. `message` is the error message in lower case.
-
-    If the 429 has no `retry-after` and no limit is empty, the monthly spending cap is reached. An error
-    inside a stream has no headers at all, so the missing `retry-after` proves nothing. The reason is then
+    """Returns the refusal of a 429. `message` is the error message in lower case. If the headers have no
+    `retry-after` and no empty limit, the monthly spending cap is reached. Without headers the reason is
     `UNKNOWN`."""
     after, empty = parse_retry_after(reply, now), _empty_limits(reply)
     if "concurrent connections" in message:

@@ -127,11 +127,9 @@ _REASONS_BY_SEVERITY = (
 
 
 def read_feedback(source: Any, *, now: float, classifiers: Sequence[Classifier] = ()) -> ProviderFeedback:
-    """Returns the usage, limits and refusal that a response or exception states. Of an exception group every
-    member is read, and the results are merged.
-
-    `now` is the wall time. `classifiers` are functions of the application; they are asked before the provider
-    adapters. It never raises and never waits."""
+    """Returns the usage, limits and refusal that a response or exception states. The members of an exception
+    group are merged. `classifiers` are functions of the application, asked before the provider adapters. It
+    never raises and never waits."""
     try:
         readings = [_read_one(member, now, classifiers) for member in group_members(source)]
     except Exception as error:  # noqa: BLE001 - feedback must not fail a finished job
@@ -212,9 +210,8 @@ def _send_status(source: Any, reply: ProviderReply) -> SendStatus:
 
 
 def _merge_feedback(readings: list[ProviderFeedback]) -> ProviderFeedback:
-    """Returns the combined feedback of several calls. Usage is added up. Of several refusals, the most severe
-    reason is kept; if the reasons are equal, the refusal with the latest reset. All stated limits are kept;
-    `build_observation` later takes the lowest of them."""
+    """Returns the combined feedback of several calls. Usage is added up, and all stated limits are kept. Of
+    several refusals the most severe is kept; if equal, the refusal with the latest reset."""
     refusals = [reading.refusal for reading in readings if reading.refusal is not None]
     statuses: set[SendStatus] = {reading.sent for reading in readings}
     return ProviderFeedback(
@@ -244,9 +241,7 @@ def _describe_error(error: Exception) -> str:
 
 def is_known_unpaid(error: BaseException, *, now: float) -> bool:
     """True if the failed call certainly cost nothing: it was never sent, or the provider answered its first
-    try with an error. After a retry of the client, an earlier try may have been billed. In an exception group
-    this must be true for every member. `now` is the wall time. A handler raises DependencyUnavailable only
-    before the call is sent."""
+    try with an error. Of an exception group, this must be true for every member."""
     if not isinstance(error, Exception):
         return False  # the process or the attempt ends in the middle of a call
     if isinstance(error, DependencyUnavailable):

@@ -65,7 +65,7 @@ def stated_limits(reply: ProviderReply, now: float) -> tuple[StatedLimit, ...]: 
 
 def _exhausted_refusal(reply: ProviderReply, now: float) -> Refusal:
     """Returns the refusal of a `RESOURCE_EXHAUSTED` error. Of several violated quotas, the quota with the
-    longest wait gives the reason. So a quota per day wins, even if the reply has a short retry hint."""
+    longest wait gives the reason."""
     violations = list(_violations(reply))
     after = _retry_hint(reply, now)
     if _ZERO_LIMIT.search(reply.message) or any(

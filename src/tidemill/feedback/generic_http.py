@@ -92,10 +92,7 @@ class RateLimitPolicy(msgspec.Struct, frozen=True):
 
 def parse_retry_after(reply: ProviderReply, now: float) -> float | None:
     """Returns the seconds to wait that the headers `retry-after-ms` or `retry-after` state; None if there are
-    none.
-
-    `retry-after` may be a date. The result is then the time from the server's Date header, or from `now`
-    (wall time), to that date."""
+    none. A date counts from the server's Date header, or from the wall time `now`."""
     if (milliseconds := parse_number(reply.headers.get("retry-after-ms"))) is not None:
         return min(milliseconds / 1000, MAX_WAIT_SECONDS)
     value = reply.headers.get("retry-after")
@@ -107,8 +104,8 @@ def parse_retry_after(reply: ProviderReply, now: float) -> float | None:
 
 
 def wait_hint(reply: ProviderReply, now: float) -> float | None:
-    """Returns the seconds to wait that the reply asks for, None if it does not say. Without a Retry-After
-    header these are the seconds until all empty limits have reset. `now` is the wall time."""
+    """Returns the seconds to wait that the reply asks for; None if it does not say. Without a Retry-After
+    header, these are the seconds until all empty limits have reset."""
     after = parse_retry_after(reply, now)
     if after is not None:
         return after
@@ -235,10 +232,8 @@ PROGRAM_ERRORS = (OSError, LookupError, TypeError, AttributeError, NameError, As
 
 
 def refusal_from_text(reply: ProviderReply) -> Refusal | None:
-    """Returns the refusal that the error text describes, None if no words in the text mean a refusal.
-
-    If the text mentions a quota without its period, the reason is unknown, and the pool closes for a short
-    time. If the provider then refuses again, the refusal is treated as a used-up quota per day."""
+    """Returns the refusal that the error text describes; None if no words in the text mean a refusal. If the
+    text mentions a quota without its period, the reason is unknown."""
     words = normalise_words(reply.text if not reply.error else f"{reply.message} {reply.word('code')}")
     quota = _QUOTA.search(words) is not None
     if not quota and not _RATE_LIMITED.search(words):

@@ -22,10 +22,8 @@ _TOLERANCE = 0.01
 def build_observation(
     pool: str, settings: PoolSettings, reading: ProviderFeedback, key: str | None = None
 ) -> Observation:
-    """Returns the stated limits and the refusal, matched with the limits of `pool`, for its key `key`.
-
-    A stated limit is left out if it is not certain which limit of the pool it means. If two values are stated
-    for one limit, the lower amount and the later reset apply."""
+    """Returns the stated limits and the refusal, matched with the limits of `pool`. A stated limit without a
+    certain match is left out. Of two values for one limit, the lower amount and the later reset apply."""
     remaining: dict[str, float] = {}
     limits: dict[str, float] = {}
     resets: dict[str, float] = {}
@@ -49,8 +47,8 @@ def build_observation(
 
 
 def match_limit(settings: PoolSettings, stated: StatedLimit) -> Limit | None:
-    """Returns the limit of the pool that the provider means, None if it is not certain. Unit and window must
-    match. If the provider states no window, the amount must be equal instead."""
+    """Returns the limit of the pool that the provider means; None if it is not certain. Unit and window must
+    match. If the provider states no window, the amount must match instead."""
     same = [limit for limit in settings.limits if limit.unit == stated.unit]
     if stated.window is not None:
         found = [limit for limit in same if _has_window(limit, stated.window)]
@@ -69,14 +67,9 @@ def _has_window(limit: Limit, window: float) -> bool:
 
 
 def _match_refusal(settings: PoolSettings, refusal: Refusal | None) -> Refusal | None:
-    """Returns the refusal with a unit that the pool counts.
-
-    A refusal for input tokens also applies to a pool that counts tokens. If the pool does not count the unit
-    at all, the refusal applies to all calls.
-
-    Returns None for a 401 or 403 without an explanation in a pool with keys. The key may be a web site, and
-    the status may be about a single page that needs a login. Such a page must not close the pool for the
-    whole site."""
+    """Returns the refusal with a unit that the pool counts. A refusal for an unknown unit applies to all
+    calls. In a pool with keys, a 401 or 403 without an explanation is no refusal: it may concern a single
+    page."""
     if refusal is not None and refusal.bare and settings.keyed and refusal.reason is Reason.FORBIDDEN:
         return None
     if refusal is None or refusal.unit is None:

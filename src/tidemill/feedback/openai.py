@@ -60,12 +60,9 @@ def stated_limits(reply: ProviderReply, now: float) -> tuple[StatedLimit, ...]:
 
 
 def guess_window(limit: float | None, remaining: float | None, reset: float | None) -> float | None:
-    """Returns the window of a limit in seconds: a minute, an hour or a day. Returns None if it cannot be
-    guessed. The headers do not state the window, so it is computed from the other numbers.
-
-    Used units become free again at an even rate; after `reset` seconds all `limit` units are free. So the
-    window is about `reset * limit / (limit - remaining)`. `remaining` is rounded, so this value is inexact:
-    half of a window up to 1.25 windows is accepted as that window."""
+    """Returns the window of a limit in seconds: a minute, an hour or a day; None if it cannot be guessed. The
+    headers do not state the window. It is about `reset * limit / (limit - remaining)`, because used units
+    become free at an even rate."""
     if limit is None or remaining is None or reset is None or remaining >= limit or reset <= 0:
         return None
     found = reset * limit / (limit - remaining)

@@ -26,7 +26,8 @@ class ProviderReply(msgspec.Struct, frozen=True, kw_only=True):
     - `text` is the beginning of the response or error text.
     - `modules` are the names of the client packages, such as "openai".
     - `raised` is True if the source is an exception.
-    - `retries` is how many calls the client made before this one."""
+    - `retries` is how many calls the client made before this one.
+    """
 
     status: int | None = None
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -78,7 +79,8 @@ class StatedLimit(msgspec.Struct, frozen=True, kw_only=True):
     - `window`: in seconds, 0 for a limit on concurrent calls, None if not stated.
     - `limit`: the amount of units per window.
     - `remaining`: how many units are left.
-    - `resets_at`: the wall time at which the whole limit is free again."""
+    - `resets_at`: the wall time at which the whole limit is free again.
+    """
 
     unit: str
     window: float | None = None
@@ -94,7 +96,8 @@ class ProviderFeedback(msgspec.Struct, frozen=True, kw_only=True):
     - `stated`: the limits that the provider states
     - `refusal`: the refusal; None if the reply is no refusal
     - `sent`: "answered", "not sent" if the call surely did not reach the provider, or "unknown"
-    - `problems`: error messages of the application's classifiers that raised, for the log"""
+    - `problems`: errors that the application's classifiers raised, for the log
+    """
 
     usage: Units | None = None
     stated: tuple[StatedLimit, ...] = ()
@@ -105,8 +108,7 @@ class ProviderFeedback(msgspec.Struct, frozen=True, kw_only=True):
 
 class RefusalVerdict(msgspec.Struct, frozen=True):
     """The answer of an adapter or classifier that recognises the reply. `refusal` is None if the reply is
-    certainly no refusal. An adapter or classifier that does not recognise the reply returns None instead of
-    this object, and the next one is asked."""
+    certainly no refusal."""
 
     refusal: Refusal | None
 
@@ -147,10 +149,8 @@ def group_members(source: Any) -> Iterator[Any]:
 
 
 def unpack_reply(source: Any) -> ProviderReply:
-    """Returns the reply that is contained in a response or exception.
-
-    The exception and its causes are searched. The first of them with a status, headers or a body gives the
-    reply. If there is none, the reply has only the text of the exceptions."""
+    """Returns the reply that is contained in a response or exception. It searches the exception and its
+    causes for the first one with a status, headers or a body."""
     chain = list(_causes(source))
     for link in chain:
         reply = _reply_of(link)
@@ -268,8 +268,8 @@ def _body(places: list[Any]) -> tuple[Any, str]:
 
 
 def _decoded(value: Any) -> tuple[Any, str]:
-    """Returns a pair of the decoded JSON (None if it cannot be decoded) and the beginning of the text. Of a
-    body over 256 KiB only the usage near its ends is decoded."""
+    """Returns the decoded JSON (None if it cannot be decoded) and the beginning of the text. Of a body over
+    256 KiB only the usage near its ends is decoded."""
     if isinstance(value, Mapping):
         return value, ""
     if isinstance(value, list):
@@ -301,9 +301,8 @@ def find_usage_at_ends(value: str | bytes | bytearray) -> Any:
 
 
 def _usage_of(holder: Any) -> dict[str, Any] | None:
-    """Returns the usage stored in a parsed response object, such as openai's ChatCompletion or
-    google-genai's GenerateContentResponse. The result is a dict with one field, such as `usage`; None if
-    there is no usage."""
+    """Returns the usage stored in a parsed response object, such as openai's ChatCompletion; None if there is
+    none. The result is a dict with one field, such as `usage`."""
     for name in _USAGE_ATTRIBUTES:
         found = stored_attribute(holder, name)
         if isinstance(found, Mapping):

@@ -1,7 +1,8 @@
 """Decides whether a call that failed without an answer may have reached the provider.
 
 A call counts as "not sent" only if no connection was made. After a timeout or a connection reset the provider
-may have done and billed the work."""
+may have billed the work.
+"""
 
 from __future__ import annotations
 
@@ -84,11 +85,8 @@ def _inner_cause(error: BaseException) -> Any:
 
 
 def _may_have_been_sent(source: BaseException) -> bool:
-    """True if the exception, or one of its causes and contexts, shows that the call may have been sent. A
-    client that retries keeps the errors of earlier tries there.
-
-    One case is not counted: a builtin error such as ConnectionResetError that is the cause of a failed
-    connection. No request was sent over that connection."""
+    """True if the exception, or one of its causes and contexts, shows that the call may have been sent. The
+    cause of a failed connection does not count, because no request was sent over it."""
     pending: list[tuple[BaseException | None, bool]] = [(source, False)]
     seen = set[int]()
     while pending and len(seen) < MAX_CAUSE_LINKS * 4:

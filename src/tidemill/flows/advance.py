@@ -64,12 +64,15 @@ async def make_first_advance(store: Store, tasks: TaskMap, flow: str, name: str,
 async def make_next_advance(
     store: Store, tasks: TaskMap, item: WorkItem, *, signature: str = "", fail_unknown_tasks: bool = False
 ) -> Advance | None:
-    """Returns the advance that follows from the job changes in `item`; None if nothing follows.
+    """Returns the advance that follows from the job changes in `item`; None if nothing follows. If the flow
+    was stopped, the caller must cancel its live jobs first.
 
-    If the flow was stopped, the caller must cancel its live jobs first. `signature` is stored in an advance
-    that ends the flow. `fail_unknown_tasks=True`: jobs of unknown tasks are created as failed. False: they
-    are left for another worker. If this process knows no task of the next jobs, the advance stores since when
-    the flow waits. A later call then raises UnknownTaskError, unless a job has changed."""
+    - `signature`: stored in an advance that ends the flow.
+    - `fail_unknown_tasks`: True creates jobs of unknown tasks as failed; False leaves them for another
+      worker.
+
+    Raises UnknownTaskError if the flow waits for an unknown task since an earlier call.
+    """
     document, changes = item.document, item.changes
     before = decode_graph(document.record)
     graph = _mark_cleared(apply_job_states(before, _read_job_changes(document.id, item)))
@@ -98,8 +101,8 @@ async def make_next_advance(
 
 
 def _sign_end(before: Document, graph: FlowGraph, signature: str) -> FlowGraph:
-    """Returns the graph with `signature` stored in it, if this advance ends the flow. If the store's reply is
-    lost, the worker later finds its signature in the flow and knows that its advance was applied."""
+    """Returns the graph with `signature` stored in it, if this advance ends the flow. The signature shows the
+    worker that its advance was applied, even if the store's reply was lost."""
     state = flow_state(graph)
     ends_now = state in FINAL_FLOW_STATES and state != before.state
     return replace(graph, ended_by=signature) if signature and ends_now else graph
@@ -107,8 +110,7 @@ def _sign_end(before: Document, graph: FlowGraph, signature: str) -> FlowGraph:
 
 def make_next_document(name: str, graph: FlowGraph, due: float | None) -> DocumentUpdate:
     """Returns the new version of the flow's document, with its state, due time and retention. `due` is the
-    wall time of the flow's timeout. `due=None`: the flow starts or is retried, and its timeout counts from
-    now."""
+    wall time of the flow's timeout; None counts the timeout from now."""
     state = flow_state(graph)
     is_live = state not in FINAL_FLOW_STATES
     default_keep = DONE_RETENTION_SECONDS if state is FlowState.DONE else FAILED_RETENTION_SECONDS
@@ -124,11 +126,7 @@ def make_next_document(name: str, graph: FlowGraph, due: float | None) -> Docume
 
 async def cancel_live_jobs(store: Store, document: Document, reason: str) -> bool:
     """Cancels the live jobs of a stopped flow. Returns False if another process has changed the document
-    since it was read.
-
-    The call works in rounds and may be repeated after a crash. If an operator retries the flow meanwhile, the
-    retried jobs must stay. So each round first checks the document's revision. A job that is in a newer
-    generation than the round has read is not cancelled."""
+    since it was read. Jobs that an operator retries meanwhile are not cancelled."""
     live_jobs = Filter(flow=document.id, states=tuple(sorted(LIVE)))
     while live := (await store.find(live_jobs, MAX_JOBS_PER_CANCEL)).jobs:
         [current] = await store.documents(DocumentKind.FLOW, [document.id])
@@ -145,8 +143,8 @@ def seconds_stuck(document: Document, wall: float) -> float:
 
 
 def find_uncleared_stop(document: Document) -> FlowStop | None:
-    """Returns the stop of a flow that was cancelled or timed out, if some of its jobs may still be live.
-    Returns None if the flow was not stopped, or if all its jobs have been cancelled."""
+    """Returns the stop of a flow that was cancelled or timed out, if some of its jobs may still be live;
+    otherwise None."""
     if document.state not in {FlowState.CANCELLED, FlowState.FAILED}:
         return None
     stopped = decode_graph(document.record).stopped
@@ -201,10 +199,8 @@ async def _load_finished_jobs(store: Store, flow: str, graph: FlowGraph) -> list
 async def _make_jobs(
     store: Store, tasks: TaskMap, flow: str, graph: FlowGraph, *, fail_unknown_tasks: bool = False
 ) -> tuple[FlowGraph, tuple[DocumentJob, ...], bool]:
-    """Returns the new graph, the jobs to create now, and whether more jobs remain.
-
-    Jobs remain if they do not fit into one advance, or if this process does not know their tasks.
-    `fail_unknown_tasks=True`: jobs of unknown tasks are created as failed."""
+    """Returns the new graph, the jobs to create now, and whether more jobs remain. `fail_unknown_tasks=True`
+    creates jobs of unknown tasks as failed; otherwise they remain."""
     reader = InputReader(store, flow)
     graph = begin_steps(graph, {})
     while waiting := steps_of_unknown_length(graph):
@@ -238,8 +234,8 @@ async def _mark_stuck(store: Store, graph: FlowGraph) -> FlowGraph:
 
 
 def emit_flow_ended(signals: Signals, before: Document | None, after: Document) -> None:
-    """Emits the event FlowEnded if this advance brought the flow into its final state. `before` and `after`
-    are the flow's documents; `before` is None for a new flow that has ended at once."""
+    """Emits the event FlowEnded if this advance ended the flow. `before` and `after` are the flow's
+    documents; `before` is None for a new flow."""
     was = None if before is None else before.state
     if after.state in FINAL_FLOW_STATES and was != after.state and signals.wants(FlowEnded):
         signals.emit(

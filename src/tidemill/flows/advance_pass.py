@@ -45,10 +45,11 @@ class FlowPassResult(msgspec.Struct):
     """The result of one pass over the worklist.
 
     - `advanced`: how many flows were advanced.
-    - `unknown_tasks`: maps a flow to its next task, if this worker does not know that task.
-    - `broken`: maps a flow to the error that its advance raised.
+    - `unknown_tasks`: by flow, its next task that this worker does not know.
+    - `broken`: by flow, the error that its advance raised.
     - `more`: True if work remains or another worker was faster.
-    - `next_due`: seconds until the timeout of the next flow; None if no flow has one."""
+    - `next_due`: seconds until the timeout of the next flow; None if no flow has one.
+    """
 
     advanced: int = 0
     unknown_tasks: dict[str, str] = {}
@@ -58,12 +59,12 @@ class FlowPassResult(msgspec.Struct):
 
 
 class UnconfirmedAdvances:
-    """Remembers the flows that this worker tried to end, until the store confirms the advance that ends them.
-    The object is kept from pass to pass.
+    """Remembers the flows that this worker tried to end, until the store confirms it. Keep the object from
+    pass to pass.
 
-    `by` is the unique name of the worker. An advance that ends a flow stores a signature made of this name.
-    After a lost reply, the worker reads the flow and recognises its own advance by the signature. With
-    `by=''` nothing is signed or remembered."""
+    `by` is the unique name of the worker. After a lost reply, the worker recognises its own advance by this
+    name. With `by=''` nothing is remembered.
+    """
 
     def __init__(self, by: str = "") -> None:
         self._by = by
@@ -102,10 +103,9 @@ class AdvancePass:
     """Advances flows in one pass over the worklist.
 
     - `listener`: called after each advance with the old and the new document.
-    - `extra_jobs`: a function that returns jobs to create together with an advance, such as webhook
-      deliveries.
-    - `unconfirmed`: flows that a pass tried to end without getting the store's reply. The next pass reads
-      whether they have ended."""
+    - `extra_jobs`: returns jobs to create together with an advance, such as webhook deliveries.
+    - `unconfirmed`: flows that a pass tried to end without getting the store's reply.
+    """
 
     def __init__(
         self,
@@ -128,11 +128,9 @@ class AdvancePass:
         limit: int = MAX_FLOWS_PER_PASS,
         abandoned: Collection[str] = (),
     ) -> FlowPassResult:
-        """Advances up to `limit` flows of the worklist; if `ids` is given, only flows with these ids. A flow
-        whose advance raises an error does not stop the others.
-
-        `abandoned`: flows that have waited too long for a worker that knows their next task. For these flows
-        the jobs of unknown tasks are created as failed."""
+        """Advances up to `limit` flows of the worklist; if `ids` is given, only flows with these ids. An
+        error in one flow does not stop the others. `abandoned`: flows for which jobs of unknown tasks are
+        created as failed."""
         items = await self._load(ids, limit)
         pending: list[PendingAdvance] = []
         for item in items:
@@ -188,16 +186,13 @@ class AdvancePass:
         return None if advance is None else (item.document, advance)
 
     async def _cancel_stopped(self, item: WorkItem) -> WorkItem:
-        """Cancels the live jobs of a flow that was cancelled or timed out, and reads its job changes again.
-        Returns the work item with these changes. Returns `item` unchanged if the flow was not stopped, or was
-        changed by another process meanwhile.
-
-        A job that an operator retried before the flow was stopped is cancelled too. The result has the
-        revision that was read first. So the store refuses the advance if the flow has changed since."""
+        """Cancels the live jobs of a flow that was cancelled or timed out. Returns the work item with the new
+        job changes. Returns `item` if the flow was not stopped, or another process changed it."""
         stopped = find_uncleared_stop(item.document)
         if stopped is None or not await cancel_live_jobs(self._store, item.document, stopped.reason):
             return item
         worklist = await self._store.worklist(DocumentKind.FLOW, 1, [item.document.id])
+        # The item keeps its revision, so the store refuses the advance if the flow has changed since.
         return replace(item, changes=worklist.work_items[0].changes) if worklist.work_items else item
 
     async def _send(self, pending: Sequence[PendingAdvance]) -> None:
@@ -213,8 +208,7 @@ class AdvancePass:
 
     def _confirm(self, before: Document, advance: Advance, reply: AdvanceResult) -> None:
         """Handles the store's reply to an advance. If the advance was applied, counts it and calls the
-        listener. A refused advance also counts as applied if an earlier request of this worker, whose reply
-        was lost, ended the flow."""
+        listener. This includes an advance that was applied earlier and whose reply was lost."""
         taken_all = len(advance.taken) < MAX_CHANGES_PER_DOCUMENT
         self._result.more |= advance.requeue or not reply.done or not taken_all
         sent = self._unconfirmed.remove(before.id)

@@ -38,9 +38,8 @@ async def find_flow(store: Store, flow: str) -> Document:
 
 
 async def cancel_flow(store: Store, flow: str, reason: str, listener: AdvanceListener) -> bool:
-    """Cancels a flow and its jobs. Returns False if the flow had ended already. First the flow is stored as
-    stopped, then its jobs are cancelled. In this order no job is created after the flow is stopped (I19).
-    `reason` is stored, and `listener` is called after each advance."""
+    """Cancels a flow and its jobs. Returns False if the flow had ended already. The flow is stopped before
+    its jobs are cancelled, so no job is created in between (I19)."""
     while True:
         document = await find_flow(store, flow)
         if document.state in FINAL_FLOW_STATES:
@@ -56,12 +55,7 @@ async def cancel_flow(store: Store, flow: str, reason: str, listener: AdvanceLis
 
 async def retry_flow(store: Store, flow: str, listener: AdvanceListener) -> bool:
     """Retries the failed and cancelled jobs of a flow. Returns False if the flow is neither failed nor
-    cancelled.
-
-    The flow is written as live first, because a finished flow ignores the changes of its jobs. Then the
-    jobs are retried, and then the flow is advanced. If the process dies before the jobs are retried, the
-    next advance finds them unchanged and the flow fails again. Raises JobNotFound if one of the jobs was
-    deleted."""
+    cancelled. Raises JobNotFound if one of the jobs was deleted."""
     while True:
         document = await find_flow(store, flow)
         if document.state not in {FlowState.FAILED, FlowState.CANCELLED}:
@@ -76,7 +70,7 @@ async def retry_flow(store: Store, flow: str, listener: AdvanceListener) -> bool
             replace(before, stopped=None), [StepJobState(*position, State.READY) for position in positions]
         )
         if await _write_graph(store, document, graph, listener):
-            await _retry_jobs(store, ids)
+            await _retry_jobs(store, ids)  # after the write: an ended flow ignores changes of its jobs
             await advance_flows(store, {}, [flow], listener=listener)
             return True
 
@@ -114,9 +108,8 @@ async def _write_graph(store: Store, document: Document, graph: FlowGraph, liste
 
 
 async def _check_written(store: Store, before: Document, then: DocumentUpdate) -> AdvanceResult:
-    """Reads the flow after the store's reply to the update `then` was lost, and returns the result that the
-    reply would have had. The update was applied if the document has the next revision and the same record,
-    because no other process writes an equal record."""
+    """Reads the flow after the store's reply to the update `then` was lost. Returns the result that the reply
+    would have had."""
     document = await find_flow(store, before.id)
     return AdvanceResult(
         document.revision == before.revision + 1 and document.record == then.record, document

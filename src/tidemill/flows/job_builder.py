@@ -40,9 +40,10 @@ class JobInput(msgspec.Struct, frozen=True, kw_only=True):
     """The values that are needed to build one job of a flow.
 
     - `element`: the element of the list, for a step with one job per element.
-    - `results`: results of other steps by argument name, if key, pools or cost depend on them.
-    - `failed`: the failed job, if this job is a compensation (a job that runs because another job failed).
-    - `problem`: why the job cannot be created; None if it can."""
+    - `results`: results of earlier steps by argument name, if key, pools or cost depend on them.
+    - `failed`: the failed job, if this job is a compensation.
+    - `problem`: why the job cannot be created; None if it can.
+    """
 
     element: msgspec.Raw | None = None
     results: JsonMembers = {}
@@ -53,11 +54,8 @@ class JobInput(msgspec.Struct, frozen=True, kw_only=True):
 def build_job(
     flow: str, graph: FlowGraph, step_job: StepJob, task: TaskDefinition | None, inputs: JobInput
 ) -> DocumentJob:
-    """Returns a job of a flow step, ready to be created. `task` is None if no worker knows the task.
-
-    If the job cannot be built, it is returned with an error and stored as failed, so the flow continues as
-    after any other failure. Such a job has a key only if the key was given with the step, because a key that
-    the task computes is not known."""
+    """Returns a job of a flow step, ready to be created. `task` is None if no worker knows the task. A job
+    that cannot be built is returned with an error and stored as failed."""
     node, work = step_job.node, step_job.work
     step = node.name + COMPENSATION_SUFFIX * step_job.compensates
     job = NewJob(
@@ -84,8 +82,8 @@ def build_job(
 
 
 def find_reads(graph: FlowGraph, node: StepNode) -> dict[str, ResultReference]:
-    """Returns which results a step reads: a mapping from argument name to a reference to another step. If the
-    other step has one job per element of a list, the argument gets the list of all their results."""
+    """Returns which results a step reads: a mapping from argument name to a reference to another step. For a
+    step with one job per element, the argument gets the list of all results."""
     return {
         argument: ResultReference(step, _mapped_count(graph, step)) for argument, step in node.reads.items()
     }

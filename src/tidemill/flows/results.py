@@ -25,7 +25,8 @@ class StepFailure(msgspec.Struct, frozen=True, kw_only=True):
 
     - `step`, `index`: identify the failed job in the flow.
     - `arguments`: its arguments, including the results of other steps.
-    - `attempts`: how often it ran, including the first run."""
+    - `attempts`: how often it ran, including the first run.
+    """
 
     flow: str
     key: str | None
@@ -79,11 +80,8 @@ async def load_argument_results(store: Store, flow: str, reads: Mapping[str, Res
 
 
 async def load_results(store: Store, flow: str, step: str, indexes: Sequence[int]) -> list[msgspec.Raw]:
-    """Returns the results of a step's jobs as JSON, in the order of `indexes`.
-
-    If a job failed, the result of its compensation (the job that runs after a failure) is used instead; null
-    if the compensation did not succeed. Raises ResultMissing if a job was deleted and there is no result of a
-    compensation."""
+    """Returns the results of a step's jobs as JSON, in the order of `indexes`. For a failed job it returns
+    the result of the compensation, or null. Raises ResultMissing if a deleted job has no compensation."""
     return [value async for page in _load_pages(store, flow, step, indexes) for value in page]
 
 

@@ -25,9 +25,10 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
     - `waits_for`: the parents that have not finished yet; empty once the step has started.
     - `count`: the number of its jobs; None until the step starts.
     - `live`: jobs that wait or run.
-    - `failed`: failed jobs without a successful compensation (a job that runs because of a failure).
+    - `failed`: failed jobs without a successful compensation.
     - `compensated`: failed jobs whose compensation succeeded.
-    - `progress`: the finished share, 0 to 1."""
+    - `progress`: the finished share, 0 to 1.
+    """
 
     name: str
     task: str
@@ -51,7 +52,8 @@ class FlowView(msgspec.Struct, frozen=True, kw_only=True):
     - `progress`: the finished share, 0 to 1.
     - `reason`: why the flow failed or was cancelled.
     - `due`: the time of its timeout.
-    - `until`: the time until which it is kept."""
+    - `until`: the time until which it is kept.
+    """
 
     id: str
     name: str

@@ -27,13 +27,12 @@ def tidemill_lifespan(
     """Returns a lifespan for FastAPI or Starlette. It opens the application's store when the server starts,
     and closes the store when the server stops.
 
-    `lifespan` is the web application's own lifespan. It is opened first and closed last, so handlers of a
-    worker can use its resources. The value that it yields stays the server's lifespan state.
+    `lifespan` is the web application's own lifespan. It is opened first and closed last, so handlers can use
+    its resources.
 
     `worker=True` also runs a worker on the server's event loop; `options` are the options of the worker. If
-    the worker cannot start, the server does not start. The worker drains before the server ends, within its
-    `grace`. Handlers and requests share the event loop, so a handler that blocks delays requests. Use this
-    for small programs and development."""
+    the worker cannot start, the server does not start. A handler that blocks delays requests, so use this for
+    small programs and development."""
     if options and not worker:
         raise ConfigurationError(
             f"{next(iter(options))}: an option of the worker, and there is none; write worker=True"
@@ -55,10 +54,10 @@ def tidemill_lifespan(
 
 @asynccontextmanager
 async def running_worker(app: Tidemill, **options: Any) -> AsyncIterator[None]:
-    """Runs a worker during an `async with` block. The block begins when the worker has started, and the
-    worker drains at the end of the block. `options` are the options of the worker.
+    """Runs a worker during an `async with` block. The worker drains at the end of the block. `options` are
+    the options of the worker.
 
-    If the worker fails during the block, the error is logged at once and raised at the end of the block."""
+    If the worker fails during the block, the error is raised at the end of the block."""
     worker = app.worker(**options)
     running = asyncio.create_task(worker.run(), name="tidemill worker")
     try:

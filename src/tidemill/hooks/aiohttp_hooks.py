@@ -16,10 +16,8 @@ from tidemill.hooks.watched_call import BodyUsageReader, WatchedCall, WatchedRes
 
 
 class AiohttpTrace(TraceConfig):
-    """An aiohttp TraceConfig that reports the requests and responses of one session to `pool`.
-
-    aiohttp awaits every signal. It sends `on_request_headers_sent` before it writes the headers, so a request
-    is reported before it leaves."""
+    """An aiohttp TraceConfig that reports the requests and responses of one session to `pool`. A request is
+    reported before it leaves."""
 
     def __init__(self, pool: Any) -> None:
         super().__init__()
@@ -58,17 +56,13 @@ def _call_of(context: SimpleNamespace) -> WatchedCall | None:
 
 
 async def _read_error(response: Any, call: WatchedCall) -> None:
-    """Reads and reports the body of an error response. The body contains the reason, and an SDK may discard
-    it.
-
-    The program can still read the body afterwards. `response.read()` has stored it for `read`, `text` and
-    `json`, and `response.content` is replaced by a reader with the same body."""
+    """Reads and reports the body of an error response. The program can still read the body afterwards."""
     try:
         body = await response.read()
     except (ClientError, OSError, TimeoutError):  # the handler gets the same error when it reads the body
         call.answered(WatchedResponse(response.status, response.headers))
         return
-    response.content = _reader_of(body)
+    response.content = _reader_of(body)  # for a program that streams the body; `read` has stored it
     call.answered(WatchedResponse(response.status, response.headers, body or None))
 
 
@@ -87,9 +81,7 @@ def _watch_body(response: Any, call: WatchedCall) -> None:
 
 class WatchedStreamReader:
     """Replaces the stream reader of a response. It passes every piece of the body on to the program and reads
-    the usage from it.
-
-    `response.read()` and all iterators use this reader too."""
+    the usage from it."""
 
     def __init__(self, response: Any, call: WatchedCall) -> None:
         self._response, self._call, self._reader = response, call, response.content

@@ -1,7 +1,6 @@
 """Finds the HTTP client inside an SDK's client and adds the hooks of a pool to it.
 
-A client is recognised by its class name, without an import. So a program needs only the client libraries that
-it uses."""
+A client is recognised by its class name, so a program needs only the client libraries that it uses."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ def watch(pool: Any, client: ClientT) -> ClientT:
     """Adds the hooks of a pool to a client and returns the client. A second call with the same pool does
     nothing.
 
-    Raises ConfigurationError if the client is of an unknown kind, or if it already reports to another pool.
-    With two pools each request would be counted twice, or for the wrong pool."""
+    Raises ConfigurationError if the client is of an unknown kind, or if it already reports to another
+    pool."""
     add = _find_hook_installer(client)
     if add is None:
         raise ConfigurationError(
@@ -62,8 +61,8 @@ def _watch_httpx(pool: Any, client: Any) -> None:
 
 
 def _reports_to(pool: Any, watching: Sequence[Any]) -> bool:
-    """True if the client already has the hooks of `pool`. `watching` are the pools whose hooks it has. Raises
-    ConfigurationError if another pool is among them."""
+    """True if the client already has the hooks of `pool`. `watching`: the pools whose hooks the client has.
+    Raises ConfigurationError if another pool is among them."""
     for other in watching:
         if other is not pool:
             raise ConfigurationError(
@@ -92,10 +91,7 @@ def _watch_requests(pool: Any, session: Any) -> None:
 
 def _watch_genai(pool: Any, client: Any) -> None:
     """Adds the hooks to a google-genai client. Its requests go through httpx; async requests go through
-    aiohttp if that is installed.
-
-    The client opens one aiohttp session per event loop at the first call. So its method that opens a session
-    is replaced by a function that opens the session and adds the hooks."""
+    aiohttp if that is installed."""
     api = client._api_client  # noqa: SLF001 - there is no public access to its HTTP clients
     open_session = getattr(api, "_get_aiohttp_session", None)
     opens_watched = _reports_to(pool, getattr(open_session, "tidemill_pools", ()))

@@ -88,7 +88,7 @@ def _async_trace(call: WatchedCall, other: Any) -> Callable[[str, Any], Any]:
 
 def _watch_body(response: Any, call: WatchedCall) -> None:
     """Replaces `iter_bytes` and `close` of this response, so that usage is read while the program reads the
-    body. All other ways to read the body call `iter_bytes`."""
+    body."""
     body, tell = _body_reporter(response, call)
     iter_bytes, close = response.iter_bytes, response.close
 
@@ -102,6 +102,7 @@ def _watch_body(response: Any, call: WatchedCall) -> None:
         close()
         tell()
 
+    # All other ways to read the body call `iter_bytes`.
     vars(response).update(iter_bytes=watched_bytes, close=watched_close)
 
 
@@ -123,8 +124,8 @@ def _watch_async_body(response: Any, call: WatchedCall) -> None:
 
 
 def _body_reporter(response: Any, call: WatchedCall) -> tuple[BodyUsageReader, Callable[[], None]]:
-    """Reports the status and headers of a response. Returns two objects: a reader that takes the pieces of
-    the body, and a function that reports the usage. Call the function when the body was read or closed."""
+    """Reports the status and headers of a response. Returns a reader that takes the pieces of the body, and a
+    function that reports the usage. Call the function when the body was read or closed."""
     status, headers = response.status_code, response.headers
     body = BodyUsageReader(headers.get("content-type", ""))
     call.answered(WatchedResponse(status, headers))

@@ -1,7 +1,5 @@
-"""A response hook for the library requests.
-
-requests has no hook for the moment of sending, so only answers are reported. A call without a reservation is
-therefore counted in the pool from the time of its answer, not from the time of sending."""
+"""A response hook for the library requests. It reports only answers, because requests has no hook for the
+moment of sending."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ def _count_retries(response: Any) -> int:
 
 def _watch_requests_body(response: Any, call: WatchedCall) -> None:
     """Replaces `iter_content` and `close` of this response, so that usage is read while the program reads the
-    body. `content`, `text`, `json` and the iterators all use `iter_content`."""
+    body."""
     status, headers = response.status_code, response.headers
     body = BodyUsageReader(headers.get("content-type", ""))
     call.answered(WatchedResponse(status, headers))
@@ -55,4 +53,5 @@ def _watch_requests_body(response: Any, call: WatchedCall) -> None:
         close()
         tell()
 
+    # `content`, `text`, `json` and the iterators call `iter_content`.
     vars(response).update(iter_content=watched_content, close=watched_close)

@@ -23,8 +23,8 @@ class WatchedResponse:
 
 
 class WatchedCall(Protocol):
-    """One HTTP call of an attempt, to which a hook reports requests and answers. No method raises, because a
-    hook must not fail a call that is already paid for."""
+    """One HTTP call of an attempt, to which a hook reports requests and answers. No method raises: a hook
+    must not fail a call that is already paid for."""
 
     async def leaves(self) -> None:
         """Reports that the request is about to be sent. Waits for a short time until the pool has recorded
@@ -38,8 +38,7 @@ class WatchedCall(Protocol):
 
     def left(self, requests: int) -> None:
         """Reports that `requests` requests were sent, for client libraries that do not show the moment of
-        sending. Does nothing if `leaves` was called before. The pool counts only requests for which no units
-        are reserved."""
+        sending. Does nothing if `leaves` was called before."""
         ...
 
     def answered(self, response: Any) -> None:
@@ -88,12 +87,10 @@ class BodyUsageReader:
             del self._end[:-BODY_END_BYTES]
 
     def finish(self) -> Any:
-        """Ends the reading and returns the part of the body that has the usage; None if there is none. Later
-        calls of `feed` have no effect.
+        """Ends the reading and returns the part of the body that has the usage; None if there is none.
 
-        For an event stream, the result is a dict with the last usage, and the error if there was one. For any
-        other body it is the whole body as bytes. Of a body over 256 KiB only the usage near its beginning or
-        end is returned."""
+        - event stream: a dict with the last usage, and the error if there was one
+        - any other body: the whole body as bytes; over 256 KiB, only the usage near its beginning or end"""
         self._is_over = True
         if self._events is not None:
             return self._events.found or None
@@ -104,10 +101,7 @@ class BodyUsageReader:
 
 
 class EventStreamUsage:
-    """Finds the usage in server-sent events. `found` has the usage, and the error if there was one.
-
-    Anthropic sends the counts in several events; Gemini repeats them with growing values. So the last value
-    of each count applies."""
+    """Finds the usage in server-sent events. `found` has the last usage, and the error if there was one."""
 
     def __init__(self) -> None:
         self.found: dict[str, Any] = {}

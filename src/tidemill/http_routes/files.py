@@ -15,9 +15,11 @@ _MEDIA_TYPE_PATTERN = re.compile(r"[a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|\*)")
 
 
 class ObjectStore(Protocol):
-    """The methods of an object store of the library `obstore` that a `File` needs, such as those of
-    `obstore.store.S3Store`. `head_async` returns size, ETag and time of an object. `get_async` returns its
-    bytes, or those of a range."""
+    """An object store of the library `obstore`, such as `obstore.store.S3Store`. A `File` needs these
+    methods:
+
+    - `head_async`: returns size, ETag and time of an object
+    - `get_async`: returns the bytes of an object, or a range of them"""
 
     async def head_async(self, path: str, /) -> Any: ...
 
@@ -59,8 +61,8 @@ class Upload:
     `body=Upload(max_bytes=500_000_000, media_types=("audio/*",))`.
 
     The request body is the file itself. The handler receives an `UploadStream` as `request.body`.
-    `media_types` are the accepted content types; `audio/*` stands for all that begin with `audio/`. Without
-    `media_types`, every content type is accepted."""
+    `media_types` are the accepted content types, such as `audio/*`; by default every content type is
+    accepted."""
 
     max_bytes: int
     media_types: tuple[str, ...] = ()
@@ -94,8 +96,8 @@ class UploadStream:
     - `length`: the size in bytes that the client declares; None if it is unknown
     - `received`: the number of bytes read so far
 
-    Reading raises `HTTPError`: 413 if the file is larger than the route allows, 400 if the client ends the
-    upload early. The handler then removes what it has stored and lets the error pass."""
+    Reading raises `HTTPError` if the file is too large (413) or the client ends the upload early (400). The
+    handler then removes what it has stored and lets the error pass."""
 
     def __init__(
         self, chunks: AsyncIterator[bytes], *, media_type: str, filename: str | None, length: int | None

@@ -16,8 +16,8 @@ from tidemill import errors
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A problem document (RFC 9457).
 
-    `detail` is one sentence: the error, and how to fix it. `field` is the part of the request that is
-    wrong, None if no single part is."""
+    - `detail`: one sentence with the error, and how to fix it
+    - `field`: the part of the request that is wrong, None if no single part is"""
 
     title: str
     status: int
@@ -33,8 +33,8 @@ ProblemFormatter = Callable[[Problem], Any]
 class HTTPError(Exception):
     """An error response that a handler raises: `HTTPError(404, "there is no song 7")`.
 
-    `headers` are added to the response, such as `retry-after`. `field` is the part of the request that
-    is wrong."""
+    - `headers`: added to the response, such as `retry-after`
+    - `field`: the part of the request that is wrong"""
 
     def __init__(
         self,

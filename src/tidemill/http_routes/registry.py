@@ -56,8 +56,8 @@ def default_title(title: Title) -> str:
 
 @dataclass(frozen=True)
 class NavigationEntry:
-    """A link in the navigation to a page of the application. `title` is one text, or one text per language; a
-    missing language uses the first text. Users with `role` or a higher role see the link."""
+    """A link in the navigation to a page of the application. Users with `role` or a higher role see it.
+    `title` is one text, or one text per language."""
 
     title: Title
     path: str
@@ -72,8 +72,7 @@ class NavigationEntry:
 class WebRegistry:
     """Routes, pages, navigation and settings that an application adds.
 
-    API routes are below `/api/{name}`; a page may have any path that is not reserved. Sign-in, roles and
-    checks are the same as for Tidemill's own routes."""
+    API routes are below `/api/{name}`; a page may have any path that is not reserved."""
 
     def __init__(self) -> None:
         self.routes: list[Route] = []

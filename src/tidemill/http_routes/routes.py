@@ -33,10 +33,9 @@ _ROLE_ORDER = tuple(Role)
 
 
 class User(msgspec.Struct, frozen=True):
-    """The authenticated user of a request.
+    """The authenticated user of a request. The audit log and overrides record `name`.
 
-    The audit log and overrides record `name`. `token` is the id of the token behind the request or the
-    session; None if an application's own hook authenticated the user."""
+    `token` is the id of the user's token; None if an application's own hook authenticated the user."""
 
     name: str
     role: Role
@@ -80,9 +79,8 @@ class TextResponse:
 
 @dataclass(frozen=True)
 class StreamEvent:
-    """One event of a stream. A client that reconnects sends the `id` of the last event it received.
-
-    Only `data` may contain line breaks; in `name` and `id` they would start a new field of the stream."""
+    """One event of a stream. A client that reconnects sends the `id` of the last event it received. Only
+    `data` may contain line breaks."""
 
     name: str
     data: str
@@ -101,8 +99,7 @@ class EventStream:
     """A stream of events that a handler returns. The server sends the events until the stream ends or the
     viewer disconnects.
 
-    The events are sent as server-sent events. A route with `response=EventStream` also serves them over
-    WebSocket."""
+    A route with `response=EventStream` serves them as server-sent events and over WebSocket."""
 
     stream: AsyncIterator[StreamEvent]
 
@@ -120,10 +117,9 @@ def _no_audit_details(_answer: Any) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """One method and path, with its handler and everything that the server and the OpenAPI document need.
+    """One method and path, with its handler.
 
-    - `role`: the lowest role that may use the route. It has no default, so that no route is public by
-      mistake
+    - `role`: the lowest role that may use the route
     - `body`: the type of the request body: JSON in the API, a form on pages; or an `Upload`, for a file
     - `query`: the struct of the query parameters
     - `response`: the type of the response; `EventStream` for a stream, `File` for a file
@@ -131,10 +127,9 @@ class Route:
     - `audited`: True if the audit log records a write, or a function that takes the body and returns True or
       False. Use False for a write that changes nothing (a plan) or writes its own audit entry (a sign-in)
     - `headers`: the request headers that the handler reads, each with its description
-    - `audit_details`: a function that takes the response and returns values for the audit log, such as the
-      id of a new job, but never a secret
-    - `problem`: a function that turns a problem document into the error format of the application's own API
-    """
+    - `audit_details`: a function that takes the response and returns values for the audit log, never a secret
+    - `problem`: a function that turns a problem document into the error format of the application's own
+      API"""
 
     method: Method
     path: str

@@ -1,7 +1,6 @@
 """Queries and operator actions, used by the command line, the HTTP API and the dashboard.
 
-Workers do not need this package. Most queries take the same time for a small and for a large store. Only
-`count`, `each` and a change by filter read every matching job, page by page.
+Workers do not need this package. Only `count`, `each` and a change by filter read every matching job.
 
 - `inspector`: the API, `app.inspect`; `views` defines the values that it returns
 - `queues`, `pools`, `flows`, `jobs`: one module for each kind of object that the inspector reads
@@ -10,4 +9,5 @@ Workers do not need this package. Most queries take the same time for a small an
 - `explanation_inputs`, `forecast_inputs`: load the data of explanations and forecasts from the store
 - `forecast`, `plan`: when jobs will be done
 - `formatting`: durations, times and quantities as text
-- `metrics_exposition`: the text of /metrics; `store_copy`: copies one store into another"""
+- `metrics_exposition`: the text of /metrics
+- `store_copy`: copies one store into another"""

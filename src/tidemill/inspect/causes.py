@@ -15,8 +15,8 @@ from tidemill.inspect.formatting import TimeFormatter, as_sentence, format_durat
 
 
 class CauseCode(StrEnum):
-    """Codes for programs: each code says why a job waits, or what happened to a job that runs or has ended.
-    The meaning of a code never changes; new codes may be added."""
+    """Codes that say why a job waits, or what happened to it. The meaning of a code never changes; new codes
+    may be added."""
 
     EXPIRED = "expired"  # past its expiry: it will be cancelled
     PAUSED = "paused"  # an operator paused the queue
@@ -107,7 +107,7 @@ def _progress_text(facts: ExplanationInputs) -> str:
 
 def _awaited_text(facts: ExplanationInputs) -> str:
     """Returns a sentence that names the jobs and flows whose results the running handler waits for; empty if
-    there are none. The worker writes the ids of these jobs and flows into the job's note."""
+    there are none."""
     if not facts.waits_for:
         return ""
     return f" It waits for the result of {', '.join(map(_awaited_result_text, facts.waits_for))}."
@@ -128,9 +128,10 @@ def _timeout_text(facts: ExplanationInputs, started: float, times: TimeFormatter
 
 
 def _last_report_text(seen: float, times: TimeFormatter) -> str:
-    """Returns a sentence that says how long ago the worker last reported. `seen` is the wall time of that
-    report. Empty if it was less than 3 seconds ago. A killed worker counts as alive until its lease ends, so
-    a long silence is the first sign of its death."""
+    """Returns a sentence that says how long ago the worker last reported; empty if less than 3 seconds ago.
+
+    `seen`: the wall time of the last report."""
+    # A killed worker counts as alive until its lease ends; silence is the first sign of its death.
     if times.now - seen < QUIET_SECONDS:
         return ""
     return f" Its worker was last heard of {format_duration(times.now - seen)} ago."

@@ -30,8 +30,10 @@ from tidemill.inspect.wait_causes import find_wait_causes, next_in_turn_cause
 
 
 class StartEstimate(msgspec.Struct, frozen=True):
-    """The expected start of a job. `at` is a wall time. `by` is the limit that causes most of the wait; None
-    if no limit causes it. At this moment another limit may block the job, if its wait is shorter."""
+    """The expected start of a job.
+
+    - `at`: a wall time.
+    - `by`: the limit that causes most of the wait; None if no limit causes it."""
 
     at: float
     by: LimitPlan | None = None
@@ -85,11 +87,9 @@ def _slowest_limit_before(request: ForecastRequest, seconds: float) -> LimitPlan
 def _start_backlogs(
     facts: ExplanationInputs, snapshot: StoreSnapshot, needs: tuple[Need, ...]
 ) -> tuple[LaneBacklog, list[LaneBacklog]]:
-    """Returns two values: the calls of this job's lane up to and including this job, and the calls of all
-    other lanes. `needs` are the units for this job.
+    """Returns the calls of the job's lane up to and including the job, and the calls of all other lanes.
 
-    If the job is due later, its position in the lane is not known yet. The first value then has only this
-    job, and the second value has all other jobs."""
+    If the job is due later, the first value has only this job, and the second value has all other jobs."""
     job, find_pool = facts.job, snapshot.known()
     due = max(0.0, job.due - facts.now.wall) if job.state is State.SCHEDULED else 0.0
     before: list[CallGroup] = []
@@ -125,8 +125,8 @@ def _calls_before(facts: ExplanationInputs, snapshot: StoreSnapshot) -> list[Cal
 
 
 def _calls_of_lane(job: Job, jobs: int, needs: tuple[Need, ...], snapshot: StoreSnapshot) -> CallGroup:
-    """Returns the calls of the `jobs` jobs that are ahead of `job` in its lane. If the task has batches, only
-    full batches count; the jobs that are left over share the call of `job`."""
+    """Returns the calls of the `jobs` jobs that are ahead of `job` in its lane. For a batch task, only full
+    batches count."""
     work = estimate_calls(jobs, needs, job.batching, snapshot.known())
     if job.batching is None:
         return work
@@ -136,9 +136,10 @@ def _calls_of_lane(job: Job, jobs: int, needs: tuple[Need, ...], snapshot: Store
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a job waits, or what became of it.
 
-    `causes` starts with the most blocking cause; `code` and `details` are those of this first cause.
-    `sentence` is the whole explanation as text. `starts_at` is the expected start as wall time; None if it is
-    unknown or the job does not wait."""
+    - `sentence`: the whole explanation as text.
+    - `causes`: the most blocking cause first.
+    - `code`, `details`: those of the first cause.
+    - `starts_at`: the expected start as wall time; None if it is unknown or the job does not wait."""
 
     job: str
     queue: str

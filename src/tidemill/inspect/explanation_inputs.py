@@ -38,15 +38,15 @@ class ExplanationInputs(msgspec.Struct, frozen=True, kw_only=True):
     """The facts about one job, from which its explanation is made. A pending job is scheduled, ready, or
     waits for its unique key.
 
-    - `now`: the store's clocks
     - `running`, `ready`: how many jobs of the queue are in these states
     - `running_in_lane`: how many running jobs have the same key; 0 if the queue has no limit per key
     - `ahead`: how many jobs of the lane start before this job; None unless the job is ready
     - `workers`: the workers that serve the queue
-    - `worker`: the worker that runs the job; None if no live worker does
-    - `predecessor`: the job with the same unique key that must end first; None if there is none
-    - `last_attempt`: the last attempt that did not succeed; None if there is none
-    - `task_known`: True if this program has the task; `attempts` is the task's maximum number of attempts
+    - `worker`: the live worker that runs the job
+    - `predecessor`: the job with the same unique key that must end first
+    - `last_attempt`: the last attempt that did not succeed
+    - `task_known`: True if this program has the task
+    - `attempts`: the task's maximum number of attempts
     - `timeout`: seconds that an attempt may take
     - `snapshot`: pools and ready jobs of the store; None unless the job is pending
     - `job_seconds`: mean duration of the task's recent jobs; None unless the job is pending
@@ -74,11 +74,9 @@ class ExplanationInputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def load_inputs(store: Store, tasks: Mapping[str, TaskDefinition], id: str) -> ExplanationInputs:  # noqa: A002 - the word for it
-    """Returns the facts about the job `id`, loaded with several queries. `tasks` are the tasks of this
-    program. Raises JobNotFound.
+    """Returns the facts about the job `id`. Raises JobNotFound.
 
-    If the job changed during the queries, they are repeated, up to 5 times. Otherwise the facts could
-    contradict each other."""
+    If the job changes during the queries, they are repeated, up to 5 times."""
     job = await require_job(store, id)
     for _ in range(MAX_READS):
         facts = await _load_once(store, tasks, job)

@@ -50,9 +50,11 @@ NEXT_ADVANCE_TEXT = "the flow goes on when a worker next looks at it"
 
 
 class ParentStep(msgspec.Struct, frozen=True):
-    """A step that another step waits for. `description` is a text about the step for people. `job` is the id
-    of its last job that has not ended, and `why` explains that job. Both are None if the step has no such
-    job."""
+    """A step that another step waits for.
+
+    - `description`: a text about the step.
+    - `job`: the id of the step's last job that has not ended; None if all have ended.
+    - `why`: the explanation of that job."""
 
     description: str
     job: str | None = None
@@ -60,8 +62,10 @@ class ParentStep(msgspec.Struct, frozen=True):
 
 
 async def explain_step(store: Store, tasks: Mapping[str, TaskDefinition], job: str) -> Explanation | None:
-    """Returns the explanation of a flow step that has no job yet. `job` is the id that its job would have.
-    None if no flow has such a step, or if the job was already created."""
+    """Returns the explanation of a flow step that has no job yet; None if no flow has this step or the job
+    exists.
+
+    `job`: the id that the step's job would have."""
     flow, step, index = _split_job_id(job)
     [document] = await store.documents(DocumentKind.FLOW, [flow]) if flow else [None]
     if document is None:
@@ -156,9 +160,8 @@ def _step_name(graph: FlowGraph, step: StepView) -> str:
 
 
 def _last_live_job(flow: str, graph: FlowGraph, step: StepView) -> str | None:
-    """Returns the id of the step's last job that has not ended; None if all have ended. A compensation job,
-    which runs because a job of the step failed, counts too. The next step waits for all jobs of this step,
-    and this job starts last."""
+    """Returns the id of the step's last job that has not ended; None if all have ended. Compensation jobs
+    count too."""
     step_progress, ids = graph.of(step.name), step.name
     if step_progress.live:
         return flow_job_id(flow, ids, max(step_progress.live))

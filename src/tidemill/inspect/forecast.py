@@ -60,9 +60,9 @@ BacklogEnds = Iterable[tuple[LaneBacklog, float | None]]
 
 
 def _forecast_pools(snapshot: StoreSnapshot, ended: BacklogEnds) -> dict[PoolKey, Forecast]:
-    """Returns the forecast of each pool and of each key. The entry with the key None covers all keys of the
-    pool. `ended` has pairs of a backlog (a group of waiting calls) and the seconds until all its calls are
-    done."""
+    """Returns the forecast of each pool and of each key. The key None stands for all keys of a pool.
+
+    `ended`: pairs of a group of waiting calls and the seconds until all of them are done."""
     jobs: dict[PoolKey, int] = {}
     for demand in snapshot.demand:
         for pool_key in _pool_keys(demand):
@@ -105,8 +105,10 @@ async def _seconds_at_recent_rate(
 
 
 async def _mean_call_seconds(store: Store, snapshot: StoreSnapshot) -> float | None:
-    """Returns the mean seconds per call, over all queues with ready jobs that need pools or batches. The mean
-    is weighted: a queue with more such jobs has more weight. None if no duration is known."""
+    """Returns the mean seconds per call, over all queues with ready jobs that need pools or batches; None if
+    unknown.
+
+    A queue with more of these jobs has more weight."""
     jobs: dict[str, int] = {}
     for demand in snapshot.demand:
         jobs[demand.queue] = jobs.get(demand.queue, 0) + demand.jobs
@@ -141,8 +143,10 @@ second, so it costs at most a tenth of the time."""
 
 
 class CachedForecast(msgspec.Struct, frozen=True, kw_only=True):
-    """A computed forecast, and the demand it was computed from. `at` is when it was computed, by the store's
-    boot clock. `took` is how many seconds the computation needed."""
+    """A computed forecast, and the demand it was computed from.
+
+    - `at`: when it was computed, by the store's boot clock.
+    - `took`: how many seconds the computation needed."""
 
     demand: Sequence[Demand]
     forecasts: Forecasts
@@ -151,9 +155,8 @@ class CachedForecast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def load_forecast(store: Store, before: CachedForecast | None) -> tuple[StoreSnapshot, CachedForecast]:
-    """Returns a snapshot of the store, and a forecast. The last forecast, `before`, is reused for ten times
-    as long as its computation took. The snapshot then has the demand from which that forecast was
-    computed."""
+    """Returns a snapshot of the store, and a forecast. The forecast may be `before`, if that is recent
+    enough."""
     began = (await store.read_clock()).boot
     if before is not None and began - before.at < CACHE_TIME_FACTOR * before.took:
         return await load_snapshot(store, demand=before.demand), before

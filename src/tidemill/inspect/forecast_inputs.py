@@ -30,9 +30,10 @@ HISTORY_SPANS_SECONDS = (60.0, 3600.0, DAY_SECONDS, 30 * DAY_SECONDS)
 
 
 class StoreSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The pools, demand, queues and workers of a store, read for a forecast. `demand` has one entry per lane
-    and priority, with the number of ready jobs that need pools or batches. `running` maps a queue's name to
-    its number of running jobs."""
+    """The pools, demand, queues and workers of a store, read for a forecast.
+
+    - `demand`: the ready jobs that need pools or batches, per lane and priority.
+    - `running`: the number of running jobs by queue name."""
 
     now: Instant
     pools: Sequence[PoolView]
@@ -64,8 +65,10 @@ class StoreSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         return [worker for worker in self.workers if set(queues) & set(worker.queues)]
 
     def worker_capacity(self, queues: Sequence[str]) -> WorkerCapacity:
-        """Returns all slots and taken slots of the workers that serve at least one of `queues`, and each
-        queue's concurrency limit. Without such a worker the number of slots is None: unlimited."""
+        """Returns the slots of the workers that serve at least one of `queues`, and each queue's concurrency
+        limit.
+
+        Without a worker the number of slots is None: unlimited."""
         workers = self.workers_of(queues)
         bounded = [info for info in self.queues if info.settings.concurrency is not None]
         return WorkerCapacity(
@@ -77,8 +80,8 @@ class StoreSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolLookup:
-    """A callable that takes a pool's name and key and returns the pool's state, from a cache; None if the
-    pool is unknown. For a key that was never used it returns the state of an unused account."""
+    """A callable that returns the state of a pool by name and key, from a cache; None if the pool is
+    unknown."""
 
     def __init__(self, snapshot: StoreSnapshot) -> None:
         self._now = snapshot.now
@@ -106,8 +109,8 @@ async def load_snapshot(
 ) -> StoreSnapshot:
     """Returns the pools, demand, queues and workers of the store.
 
-    Pools in `declared` that the store does not know yet are added as unused. Pass an older `demand` to skip
-    the slowest query."""
+    - `declared`: pools that are added as unused if the store does not know them.
+    - `demand`: an older result of the slowest query, which is then skipped."""
     counts = await store.counts()
     reading = await store.read_clock()
     pools = await store.pools()
@@ -160,7 +163,7 @@ def estimate_calls(
     jobs: float, needs: tuple[Need, ...], batching: BatchPolicy | None, find_pool: FindPool
 ) -> CallGroup:
     """Returns how many calls `jobs` jobs make, and the units that each call needs. Jobs of a batch task share
-    a call, as far as `batching` and the pools' limits allow. `find_pool` returns the state of a pool."""
+    calls."""
     if batching is None:
         return CallGroup(jobs, needs)
     batch_size = _jobs_per_call(jobs, needs, batching, find_pool)
@@ -169,8 +172,8 @@ def estimate_calls(
 
 
 def group_demand(snapshot: StoreSnapshot, demand: Iterable[Demand], find_pool: FindPool) -> list[LaneBacklog]:
-    """Returns the waiting jobs as a few backlogs (groups of calls to make). Lanes of one queue with the same
-    pools, pool keys and priority become one backlog. Thousands of lanes would make a forecast slow."""
+    """Returns the waiting jobs as groups of calls. Lanes of one queue with the same pools, pool keys and
+    priority share a group."""
     similar: dict[tuple[str, int, tuple[tuple[str, str | None], ...], bool], list[Demand]] = {}
     for part in demand:
         pool_keys = tuple((need.pool, need.key) for need in part.needs)

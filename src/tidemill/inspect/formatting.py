@@ -13,8 +13,7 @@ _MAX_SPLIT_SECONDS = 1e12
 
 
 class TimeFormatter(msgspec.Struct, frozen=True):
-    """Formats a time relative to `now`, and as clock time in `zone` (None: the machine's zone). The relative
-    time is easy to read. The clock time can be compared with a log."""
+    """Formats a time relative to `now`, and as clock time in `zone` (None: the machine's zone)."""
 
     now: float
     zone: tzinfo | None

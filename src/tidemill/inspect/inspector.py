@@ -96,8 +96,8 @@ class Inspector:
     ) -> JobPage:
         """Returns one page of matching jobs, newest first. Pass the page's `cursor` to get the next page.
 
-        The search stops after it has read `scan_limit` jobs, so that its time does not grow with the store.
-        The page is then marked `partial`. `scan_limit=None`: the search goes on until the page is full."""
+        After reading `scan_limit` jobs the search stops, and the page is marked `partial`. `scan_limit=None`:
+        the search goes on until the page is full."""
         _check_scan_limit(scan_limit)
         if not 1 <= limit <= MAX_JOBS_PER_PAGE:
             raise ConfigurationError(
@@ -112,11 +112,10 @@ class Inspector:
             yield job
 
     async def count(self, job_filter: Filter, *, scan_limit: int | None = DEFAULT_SCAN_LIMIT) -> JobCount:
-        """Returns how many jobs match. If the filter has no conditions except queue and states, the count is
-        exact and immediate.
+        """Returns how many jobs match. A filter with only a queue and states is counted exactly and at once.
 
-        For other filters the count stops after reading `scan_limit` jobs or 1000 matches. `more` of the
-        result is then True. `scan_limit=None`: reads all jobs, and the count is exact."""
+        With any other filter the count stops after reading `scan_limit` jobs or 1000 matches; `more` is then
+        True. `scan_limit=None`: reads all jobs, and the count is exact."""
         _check_scan_limit(scan_limit)
         return await jobs.count_jobs(await self._store(), check_filter(job_filter), scan_limit)
 
@@ -152,12 +151,12 @@ class Inspector:
     async def change(
         self, selection: FilterOrId, change: OperatorChange, *, progress: OnChangeProgress | None = None
     ) -> BulkResult:
-        """Applies `change` to all jobs that match `selection`, a filter or the id of one job. It works oldest
-        first, in transactions of a few hundred jobs.
+        """Applies `change` to all jobs that match `selection`, a filter or a job id. The oldest jobs come
+        first.
 
-        A job that no longer matches when its turn comes is skipped. Repeating an interrupted change is safe.
-        `progress` is called with the number of jobs processed so far. Raises JobNotFound if `selection` is an
-        id and there is no such job."""
+        The change is written in many short transactions; if it was interrupted, you can repeat it. A job that
+        no longer matches is skipped. `progress` is called with the number of jobs processed so far. Raises
+        JobNotFound for an unknown id."""
         store = await self._store()
         selected = Filter(ids=(selection,)) if isinstance(selection, str) else check_filter(selection)
         if selected == Filter(time=selected.time):  # `time` alone selects nothing
@@ -232,11 +231,9 @@ class Inspector:
         until: float | datetime | UnsetType | None = UNSET,
         **changes: Unpack[QueueOptions],
     ) -> QueueView:
-        """Overrides declared settings of a queue, and returns the queue with the settings in force. The
-        override survives deploys.
-
-        The changes are merged into an existing override; the new `by` and `reason` then apply to all of it.
-        `until` is the end of the whole override: UNSET keeps the present end, None means no end."""
+        """Overrides declared settings of a queue, and returns the queue. The override survives deploys. New
+        changes are added to an existing override; `by` and `reason` then apply to all of it. `until` is the
+        end of the whole override: UNSET keeps the present end, None means no end."""
         store = await self._store_with(queue)
         await overrides.override_queue(store, queue, changes, by=by, reason=reason, until=until)
         return await self.queue(queue)
@@ -249,8 +246,7 @@ class Inspector:
         return await self.queue(queue)
 
     async def empty(self, queue: str, *, confirm: str, progress: OnChangeProgress | None = None) -> int:
-        """Deletes all jobs of a queue, also finished ones, but no running jobs. Returns the number of deleted
-        jobs.
+        """Deletes all jobs of a queue except running ones. Returns the number of deleted jobs.
 
         `confirm` must repeat the queue's name. Jobs that are enqueued meanwhile stay."""
         store = await self._store()
@@ -270,8 +266,10 @@ class Inspector:
         return await store.history(queue, parse_time("since", since, ConfigurationError))
 
     async def totals(self, *queues: str) -> dict[str, QueueTotal]:
-        """Returns a dict from queue name to the queue's counters since the store was created. Without names
-        it has all queues. The counters never decrease, even when jobs are pruned. Raises QueueNotFound."""
+        """Returns the counters of each queue since the store was created; without names, of all queues.
+        Raises QueueNotFound.
+
+        The counters never decrease, even when jobs are pruned."""
         store = await self._store()
         for name in queues:
             await self._store_with(name)
@@ -280,12 +278,14 @@ class Inspector:
         return {name: found.get(name, QueueTotal()) for name in names}
 
     async def pools(self, *, cached: bool = False) -> list[PoolStatus]:
-        """Returns every pool, and each key with used units, calls, a closure or an override as its own entry.
+        """Returns every pool, and an entry for each key with used units, calls, a closure or an override.
+
         `cached=True` is faster: forecasts and waiting jobs may come from a cache, see `overview`."""
         return pools.pool_statuses(*await self._load_forecast(cached=cached))
 
     async def pool(self, name: str, *, key: str | None = None, cached: bool = False) -> PoolStatus:
-        """Returns one pool, or one `key` of it. Raises PoolNotFound, whose message lists the known pools.
+        """Returns one pool, or one `key` of it. Raises PoolNotFound.
+
         `cached=True` is faster: forecast and waiting jobs may come from a cache, see `overview`."""
         return pools.pool_status(*await self._load_forecast(cached=cached), name, key)
 
@@ -299,19 +299,22 @@ class Inspector:
         reason: str | None = None,
         until: float | datetime | UnsetType | None = UNSET,
     ) -> PoolStatus:
-        """Overrides the amounts of a pool's limits, given by limit name, such as `{"requests per minute":
-        5}`. With `key`, only for one key of a keyed pool; this override wins over the override of the pool.
-        Returns the pool, or the key.
+        """Overrides amounts of a pool's limits, by limit name: `{"requests per minute": 5}`. Returns the
+        pool, or the key.
 
-        The override survives deploys and is merged into an existing one. `until` is the end of the whole
-        override: UNSET keeps the present end, None means no end."""
+        - `key`: overrides only this key of a keyed pool; this override wins over the override of the pool.
+        - `until`: the end of the whole override; UNSET keeps the present end, None means no end.
+
+        The override survives deploys. The amounts are added to an existing override."""
         store = await self._store()
         await override_pool(store, name, amounts, key=key, by=by, reason=reason, until=until)
         return await self.pool(name, key=key)
 
     async def clear_pool_override(self, name: str, *limits: str, key: str | None = None) -> PoolStatus:
-        """Removes the override of the named `limits`, or of all limits if none is named. With `key`, removes
-        the override of that key; the override of the pool stays. Returns the pool, or the key."""
+        """Removes the override of the named `limits`, or of all limits if none is named. Returns the pool, or
+        the key.
+
+        `key`: removes only the override of this key."""
         store = await self._store()
         await clear_pool_override(store, name, limits, key=key)
         return await self.pool(name, key=key)
@@ -378,9 +381,8 @@ class Inspector:
     async def overview(self, *, cached: bool = False) -> Overview:
         """Returns everything that a live display shows: queues, pools, workers and the store.
 
-        `cached=True` is for displays that refresh every second. A forecast, with its numbers of jobs that
-        wait for pools, is then reused for ten times as long as its computation took. Past minutes of the
-        history are read again only every ten minutes."""
+        `cached=True` is for displays that refresh every second. A forecast is then reused for ten times as
+        long as its computation took, and past minutes of the history for ten minutes."""
         store = await self._store()
         snapshot, forecasts = await self._load_forecast(cached=cached)
         return Overview(
@@ -402,8 +404,8 @@ class Inspector:
         return snapshot, self._cached_forecast.forecasts
 
     async def _store_with(self, queue: str) -> Store:
-        """Returns the store. Raises QueueNotFound if the store does not know the queue and no task of the
-        application uses it. The queue of a task need not be in the store: it may have had no job yet."""
+        """Returns the store. Raises QueueNotFound if neither the store nor a task of the application has the
+        queue."""
         store = await self._store()
         if all(task.queue != queue for task in self._tasks.values()):
             await require_queue(store, queue)

@@ -36,10 +36,10 @@ async def iterate_jobs(store: Store, job_filter: Filter) -> AsyncIterator[Job]:
 
 
 async def count_jobs(store: Store, job_filter: Filter, scan_limit: int | None) -> JobCount:
-    """Returns how many jobs match. If the filter has no conditions except queue and states, the store's
-    counters give the exact number. For other filters the jobs are read.
+    """Returns how many jobs match. A filter with only a queue and states is counted exactly and at once.
 
-    The reading stops after `scan_limit` jobs or 1000 matches. `scan_limit=None`: all jobs are read."""
+    With any other filter jobs are read, up to `scan_limit` jobs or 1000 matches. `scan_limit=None`: all jobs
+    are read."""
     if job_filter == Filter(queue=job_filter.queue, states=job_filter.states):
         return JobCount(await _sum_counts(store, job_filter))
     if scan_limit is not None:
@@ -61,11 +61,9 @@ async def _sum_counts(store: Store, job_filter: Filter) -> int:
 async def change_jobs(
     store: Store, job_filter: Filter, what: OperatorChange, progress: OnChangeProgress | None = None
 ) -> BulkResult:
-    """Applies the change `what` to all matching jobs, oldest first. It first collects the ids without a write
-    lock, then writes in short transactions.
+    """Applies the change `what` to all matching jobs, oldest first, in short transactions.
 
-    Each transaction checks the filter again, so a job that no longer matches is skipped. `progress` is called
-    with the number of jobs processed so far."""
+    A job that no longer matches is skipped. `progress` is called with the number of jobs processed so far."""
     ids = await _find_ids(store, job_filter)
     changed: list[str] = []
     unchanged: list[str] = []

@@ -87,9 +87,10 @@ def _queue_counters(ended: Mapping[str, QueueTotal]) -> Iterator[MetricSamples]:
 def drain_seconds(
     found: Mapping[str, Forecast], waiting: Mapping[str, int], now: float
 ) -> Iterator[tuple[str, float]]:
-    """Yields (name, seconds) for each queue or pool in `waiting`, which maps names to numbers of waiting
-    jobs. The seconds say when no job will wait any more: 0 if none waits now, infinite if the jobs will never
-    be done. `found` has the forecasts. A name with waiting jobs but without a forecast is left out."""
+    """Yields each name in `waiting` with the seconds until its waiting jobs are done. `found` has the
+    forecasts.
+
+    0 if no job waits now; infinite if the jobs will never be done. Names without a forecast are left out."""
     for name, jobs in waiting.items():
         forecast = found.get(name)
         if not jobs:
@@ -203,8 +204,8 @@ GAUGE_READ_TIMEOUT_SECONDS = 5.0
 
 async def process_metrics(store: Store, snapshot_writer: SnapshotWriter | None) -> list[MetricSamples]:
     """Returns the stored counters of all processes, and the application's gauges read now. Tidemill's own
-    metrics come first. Counts that this process has not stored yet are left out. Otherwise a counter could
-    fall when another process answers the next scrape."""
+    metrics come first."""
+    # No unstored counts of this process: a counter could fall when another process answers a scrape.
     stored = (await load_samples(store)).values()
     if snapshot_writer is None:
         return list(stored)
@@ -258,8 +259,9 @@ SLOW_FORECAST_SECONDS = 0.2
 
 
 class Exposition:
-    """Renders the text of /metrics. A forecast that takes long is reused for ten times as long as it took.
-    `snapshot_writer` holds the instruments of this process."""
+    """Renders the text of /metrics. A forecast is reused for ten times as long as its computation took.
+
+    `snapshot_writer` has the instruments of this process."""
 
     def __init__(self, snapshot_writer: SnapshotWriter | None = None) -> None:
         self._snapshot_writer = snapshot_writer

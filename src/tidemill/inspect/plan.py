@@ -38,8 +38,8 @@ from tidemill.inspect.formatting import format_duration, format_quantity, plural
 class LimitPlan(msgspec.Struct, frozen=True, kw_only=True):
     """One limit that applies to the planned jobs.
 
-    `seconds` is the time that the jobs would take if this were the only limit; None means never. `pool` is
-    None if the limit is the workers' slots or a queue's own limit."""
+    - `seconds`: how long the jobs would take if this were the only limit; None means never.
+    - `pool`: None if the limit is the workers' slots or a queue's own limit."""
 
     pool: str | None
     key: str | None
@@ -58,7 +58,7 @@ class PlanBlocker(msgspec.Struct, frozen=True):
     """Something that keeps the jobs from starting: a paused queue, a queue without a worker, or a closed
     pool.
 
-    `until` is a wall time; None means until someone acts. `reason` is None if none was given."""
+    `until` is a wall time; None means until someone acts."""
 
     what: Literal["queue", "workers", "pool"]
     name: str
@@ -77,9 +77,10 @@ class PlanBlocker(msgspec.Struct, frozen=True):
 
 
 class ShortRetention(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue that will delete the first results of the planned jobs before the last job is done. `jobs` is
-    the number of planned jobs. `keeps` is the retention of done jobs in this queue: how long, or how many, it
-    keeps."""
+    """A queue that will delete the first results of the planned jobs before the last job is done.
+
+    - `jobs`: the number of planned jobs.
+    - `keeps`: how long, or how many, done jobs the queue keeps."""
 
     queue: str
     jobs: int
@@ -100,8 +101,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     - `bottleneck`: the limit that alone takes longest; None if no limit delays the jobs
     - `limits`: every limit that applies, with the time that the jobs would take if it were the only limit
     - `calls`, `units`: the calls of these jobs, and the units they need
-    - `ahead`: the number of ready jobs that are in the same lane or need the same pools, and whose priority
-      is the same or more urgent
+    - `ahead`: how many ready jobs of the same lane or the same pools have the same or a more urgent priority
     - `takes`: seconds per call; None if unknown, and then worker slots are not considered
     - `waits`: paused queues, closed pools, and queues without a worker
     - `drops`: queues whose retention deletes results before the last job is done"""
@@ -140,8 +140,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def format_clock_time(wall: float, zone: str | None, now: float) -> str:
-    """Returns a wall time as text such as `Thu 19 Nov 14:10 PST`. `zone` is a time zone; None is the
-    machine's zone. The year is added if it differs from that of `now`."""
+    """Returns a wall time as text such as `Thu 19 Nov 14:10 PST`; with the year if it is not the year of
+    `now`.
+
+    `zone`: a time zone; None is the machine's zone."""
     tz = ZoneInfo(zone) if zone else None
     local, today = (datetime.fromtimestamp(at, UTC).astimezone(tz) for at in (wall, now))
     year = "" if local.year == today.year else f" {local.year}"
@@ -159,8 +161,8 @@ async def compute_plan(
     declared: Mapping[str, PoolSettings],
     queues: Mapping[str, QueueSettings],
 ) -> Plan:
-    """Returns when the jobs in `planned` would be done. `takes` is the seconds per call; None uses the mean
-    of the task's recent jobs. `declared` and `queues` are the pools and queues of the calling application."""
+    """Returns when the jobs in `planned` would be done. `takes`: seconds per call; None uses the mean of
+    recent jobs."""
     snapshot = await load_snapshot(store, declared)
     find_pool = snapshot.known()
     if takes is None:
@@ -242,11 +244,10 @@ def _short_retentions(
 def _demand_backlogs(
     snapshot: StoreSnapshot, planned: Sequence[PlannedJobs], find_pool: FindPool
 ) -> tuple[list[LaneBacklog], Sequence[Demand]]:
-    """Returns two values: one backlog (group of calls) per entry of `planned`, and the ready jobs that are in
-    no backlog. A backlog has the calls of the ready jobs that are ahead of the entry in its lane, then the
-    calls of the entry.
+    """Returns one group of calls per entry of `planned`, and the ready jobs that are in no group.
 
-    A ready job that is ahead of several entries is counted once, in the backlog of the most urgent entry."""
+    A group has the calls of the ready jobs ahead of the entry in its lane, then the calls of the entry. A
+    ready job is counted once, for the most urgent entry behind it."""
     order = sorted(range(len(planned)), key=lambda index: (planned[index].demand.priority, index))
     lanes: dict[tuple[str, str], list[Demand]] = {}
     for demand in snapshot.demand:
@@ -266,9 +267,8 @@ def _demand_backlogs(
 def _demand_backlog(
     snapshot: StoreSnapshot, group: PlannedJobs, before: Sequence[Demand], find_pool: FindPool
 ) -> LaneBacklog:
-    """Returns the calls to make for the planned jobs `group`: first the calls of the jobs `before` them in
-    the lane, then the calls of the group. The group's first call is an entry of its own, so that its time can
-    be computed."""
+    """Returns the calls of the jobs `before` the group in its lane, then the calls of the planned jobs
+    `group`. The group's first call is an entry of its own."""
     ours = group.demand
     ahead = [estimate_calls(demand.jobs, demand.needs, demand.batching, find_pool) for demand in before]
     work = estimate_calls(ours.jobs, ours.needs, ours.batching, find_pool)
@@ -311,8 +311,8 @@ def slowest_limit(limits: Sequence[LimitPlan]) -> LimitPlan | None:
 
 
 def _total_units(call_groups: Sequence[CallGroup], find_pool: FindPool) -> Units:
-    """Returns the units that all calls need together, as amounts by unit. If a call needs the same unit from
-    several pools, only the largest of these amounts is added."""
+    """Returns the units that all calls need together. If a call needs a unit from several pools, the largest
+    amount counts."""
     total: Units = {}
     for work in call_groups:
         once: Units = {}
@@ -328,8 +328,8 @@ def _total_units(call_groups: Sequence[CallGroup], find_pool: FindPool) -> Units
 
 
 def _count_ahead(snapshot: StoreSnapshot, planned: Sequence[PlannedJobs]) -> int:
-    """Returns how many ready jobs are ahead of the planned jobs: jobs of the same lane or with the same pool
-    that are at least as urgent as the least urgent planned job."""
+    """Returns how many ready jobs of the same lane or pool are at least as urgent as the least urgent planned
+    job."""
     pool_keys = {(need.pool, need.key) for group in planned for need in group.demand.needs}
     lanes = {(group.demand.queue, group.demand.lane) for group in planned}
     urgent = max(group.demand.priority for group in planned)

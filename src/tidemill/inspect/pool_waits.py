@@ -59,8 +59,8 @@ def find_pool_causes(facts: ExplanationInputs, times: TimeFormatter) -> Iterator
 
 
 def pool_wait_seconds(job: Job, needs: tuple[Need, ...], known: PoolsByKey) -> float:
-    """Returns the seconds until all pools can grant the units in `needs`, if no other job takes them first.
-    Infinite if unknown. `known` has the pools by name and key; a pool that is not in it causes no wait."""
+    """Returns the seconds until all pools can grant the units in `needs`; infinite if unknown. Pools that are
+    not in `known` cause no wait."""
     waits = [0.0]
     for need in needs:
         if pool := known.get((need.pool, need.key)):
@@ -70,8 +70,7 @@ def pool_wait_seconds(job: Job, needs: tuple[Need, ...], known: PoolsByKey) -> f
 
 
 def has_firm_hold(job: Job, known: PoolsByKey) -> bool:
-    """True if a pool keeps capacity for this job (a firm hold). Only jobs with a more urgent priority can
-    still take this capacity. `known` has the pools by name and key."""
+    """True if a pool keeps capacity for this job that only more urgent jobs can still take."""
     holds = [pool.account.state.hold for pool in known.values()]
     return any(hold is not None and hold.firm and hold.job == job.id for hold in holds)
 
@@ -121,8 +120,8 @@ def _probe_cause(need: Need, breaker: Breaker, gate: ClosedGate) -> Cause:
 
 
 def _limit_causes(job: Job, need: Need, pool: PoolOutlook, times: TimeFormatter) -> Iterator[Cause]:
-    """Yields a cause for every limit that refuses the job; each limit is checked alone. If no limit refuses
-    the job, but the pool holds capacity for another job, yields that hold as the cause."""
+    """Yields a cause for every limit that refuses the job. If no limit does, yields the pool's hold for
+    another job, if there is one."""
     found = False
     for limit in pool.settings.limits:
         alone = replace(pool.settings, limits=(limit,))

@@ -25,13 +25,13 @@ class PoolStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     - `keyed`: True if each key has its own limits
     - `limits`: the amounts in force and declared, the used units, and when all units are free again
-    - `override`: amounts that an operator set for the whole pool; None if there are none
-    - `key_override`: amounts that an operator set for this key, which win; None if there are none
+    - `override`: amounts that an operator set for the whole pool
+    - `key_override`: amounts that an operator set for this key; they win over `override`
     - `closures`: why the breaker closed the pool, and until when; an expired closure waits for a probe
-    - `closed`: an operator's closure; None if there is none
+    - `closed`: an operator's closure
     - `reservations`: the number of running calls
     - `external_usage`: units that other programs used, by limit
-    - `ramp`: the open share during the slow start, 0 to 1; else None
+    - `ramp`: the open share during the slow start, 0 to 1; None without a ramp
     - `waiting`: the number of ready jobs that need the pool
     - `forecast`: when those jobs will be done; None if no job waits or the end is unknown"""
 
@@ -74,8 +74,9 @@ async def require_pool(store: Store, name: str, key: str | None = None) -> PoolV
 
 
 def _find_view(snapshot: StoreSnapshot, name: str, key: str | None) -> PoolView:
-    """Returns the view of a pool, or of one `key` of it. For a key that was never used, returns a view
-    without usage. Raises PoolNotFound for an unknown name, or if `key` is given and the pool has no keys."""
+    """Returns the view of a pool, or of one `key` of it. A key that was never used has a view without usage.
+
+    Raises PoolNotFound for an unknown name, or if `key` is given and the pool has no keys."""
     views = {(view.name, view.key): view for view in snapshot.pools}
     pool = views.get((name, None))
     if pool is None:

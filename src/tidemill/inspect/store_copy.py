@@ -1,7 +1,6 @@
 """Copies one store into another while no worker runs on either.
 
-Jobs are copied oldest first and keep their order. To continue an interrupted copy, run it again with
-`resume=True`: it skips everything that the target already has."""
+Jobs keep their order. To continue an interrupted copy, run it again with `resume=True`."""
 
 from __future__ import annotations
 
@@ -34,9 +33,11 @@ OnCopyProgress = Callable[[int], None]
 
 
 class CopyReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How many rows of each kind were copied. `ids` counts the ids of enqueue requests that the store
-    remembers without a job, to refuse repeated requests. `reclaimed` counts the jobs taken back from dead
-    workers. `differences` has one sentence per difference, and is empty if both stores match."""
+    """How many rows of each kind were copied.
+
+    - `ids`: remembered ids of enqueue requests whose jobs were deleted.
+    - `reclaimed`: jobs taken back from dead workers.
+    - `differences`: one sentence per difference between the stores; empty if both match."""
 
     jobs: int
     flows: int
@@ -53,11 +54,11 @@ class CopyReport(msgspec.Struct, frozen=True, kw_only=True):
 async def copy_store(
     source: Store, target: Store, *, resume: bool = False, on_progress: OnCopyProgress = lambda _: None
 ) -> CopyReport:
-    """Copies everything from `source` to `target` and returns a report. `resume=True`: the target may contain
-    the first part of an interrupted copy; otherwise it must be empty. `on_progress` receives the number of
-    copied jobs.
+    """Copies everything from `source` to `target`. Raises ConfigurationError if one of the stores has live
+    workers.
 
-    Raises ConfigurationError if one of the stores has live workers."""
+    - `resume`: True if the target may contain a part of an interrupted copy; otherwise it must be empty.
+    - `on_progress`: called with the number of copied jobs."""
     await _require_no_workers(source, "the source")
     await _require_no_workers(target, "the target")
     if not resume:
@@ -163,8 +164,8 @@ async def _pool_copy(source: Store, target: Store, views: Sequence[PoolView]) ->
 
 
 async def _copy_ids(source: Store, target: Store) -> tuple[int, int]:
-    """Copies the ids of enqueue requests that the source remembers although their jobs are gone. Returns how
-    many ids were copied, and their highest fence. New fences in the target must be higher than this fence."""
+    """Copies the remembered ids of enqueue requests whose jobs are gone. Returns how many ids were copied,
+    and the highest fence among them."""
     cursor: str | None = ""
     count = fence = 0
     while cursor is not None:
@@ -260,9 +261,9 @@ async def _find_differences(source: Store, target: Store) -> list[str]:
 
 
 async def _count_rows(store: Store) -> Counter[tuple[str, str]]:
-    """Returns the number of jobs per queue and state, and of documents per kind and state. The key of each
-    number is a pair of texts, which stand before and after the number in a sentence: ("queue 'feeds' has",
-    "ready jobs")."""
+    """Returns the number of jobs per queue and state, and of documents per kind and state.
+
+    A key is the text before and the text after the number: ("queue 'feeds' has", "ready jobs")."""
     found: Counter[tuple[str, str]] = Counter()
     for queue, states in (await store.counts()).items():
         for state, jobs in states.items():

@@ -21,11 +21,11 @@ from tidemill.inspect.pools import PoolStatus
 class CheckpointView(msgspec.Struct, frozen=True, kw_only=True):
     """One checkpoint of a job: the step's `name`, a digest of its `arguments`, and its result.
 
-    - `state`: "kept" if the result is stored; "begun" while its attempt runs; "unknown" if that attempt
-      ended without a result, so the call may have been paid for
+    - `state`: "kept" if the result is stored; "begun" while the attempt runs; "unknown" if the attempt ended
+      without a result, so the call may have been paid for
     - `begun`, `kept`: wall times at which the step began and its result was stored
     - `size`: bytes of the result as JSON
-    - `unknown`: how often the step was called again although the outcome of an earlier call was unknown"""
+    - `unknown`: how often the step was called again after a call with an unknown outcome"""
 
     name: str
     arguments: str
@@ -60,14 +60,12 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     - `counts`: jobs in every state, including zeros
     - `size`: jobs that have not finished
     - `retrying`: scheduled jobs that have run before
-    - `latency`: how long the oldest ready job has been ready; None if none is ready
+    - `latency`: how long the oldest ready job has been ready
     - `next_due`: when the next scheduled job becomes ready
     - `last_ended`: when a job last finished
-    - `processed`: jobs of the last 24 hours that are done or failed for good, without archived jobs
+    - `processed`: jobs that are done or failed for good, without archived jobs, in the last 24 hours
     - `failed`, `cancelled`, `retried`, `reclaimed`: in the last 24 hours
-    - `dropped_early`: in the last 24 hours, jobs that were deleted because the queue had too many finished
-      jobs, although they were not old enough
-    - `pause`, `override`: None if there is none
+    - `dropped_early`: finished jobs that were deleted before their retention age, in the last 24 hours
     - `settings`: the settings in force: the override merged with the `declared` ones
     - `workers`: ids of the workers that serve the queue
     - `forecast`: when the ready jobs will be done; None if there are none or it is unknown"""
@@ -113,8 +111,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode_payload(payload: bytes) -> Any:
-    """Returns a payload as decoded JSON. A payload that is not JSON is returned as text: another program may
-    have written such a payload, for a job that Tidemill then refused."""
+    """Returns a payload as decoded JSON, or as text if it is not JSON."""
     try:
         return msgspec.json.decode(payload)
     except msgspec.DecodeError:
@@ -148,9 +145,9 @@ class JobCount(msgspec.Struct, frozen=True):
 class BulkResult(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a change of many jobs.
 
-    - `changed`: how many jobs were changed; `ids` names them, oldest first
-    - `unchanged`: how many jobs were in a state that does not allow the change; `unchanged_ids` names them
-    - `moved`: how many jobs no longer matched the filter when their turn came"""
+    - `changed`, `ids`: the number and the ids of the changed jobs, oldest first
+    - `unchanged`, `unchanged_ids`: the number and the ids of the jobs whose state does not allow the change
+    - `moved`: how many jobs matched at first, but no longer when they were to be changed"""
 
     changed: int
     unchanged: int

@@ -16,8 +16,8 @@ from tidemill.inspect.pool_waits import find_pool_causes
 
 
 def find_wait_causes(facts: ExplanationInputs, times: TimeFormatter) -> Iterator[Cause]:
-    """Yields all causes that keep a pending job from starting. The order matters: if two causes block
-    equally, the explanation shows them in the order in which they are yielded."""
+    """Yields all causes that keep a pending job from starting. Of two causes that block equally, the first
+    one is shown first."""
     job, pause = facts.job, facts.queue.pause
     if is_expired(job, times.now):
         yield _expired_cause(facts, times)
@@ -115,9 +115,7 @@ def _predecessor_cause(facts: ExplanationInputs, times: TimeFormatter) -> Cause:
 
 
 def _scheduled_cause(facts: ExplanationInputs, times: TimeFormatter) -> Cause:
-    """Returns the cause for a job that is due later: a retry, a snooze, or a start time. A request that is
-    merged into a job which waits for a retry gives it all its attempts again. The cause is then a start
-    time."""
+    """Returns the cause for a job that is due later: a retry, a snooze, or a start time."""
     job, start = facts.job, times.in_future(facts.job.due)
     if _has_failed_last(facts):
         if job.attempts > 0 and job.error is not None:

@@ -7,7 +7,7 @@
     dependencies  services that handlers could not use
     rollup        adds up the snapshots of ended processes, and old history
 
-No label is a job's id or a pool's key. So the number of series depends on the code, not on the load."""
+No label is a job's id or a pool's key, so the number of series stays small."""
 
 from tidemill.metrics.families import CONTENT_TYPE
 

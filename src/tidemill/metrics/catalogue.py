@@ -159,7 +159,7 @@ SeriesKey = TypeVar("SeriesKey", bound=str | tuple[str, ...])
 
 def samples_of(family: MetricFamily, values: Mapping[SeriesKey, float]) -> MetricSamples:
     """Returns the samples of a metric family from `values`, which maps label values to numbers. Label values
-    are a tuple; if the family has only one label, a plain text is accepted too."""
+    are a tuple, or a text if the family has only one label."""
     return MetricSamples(
         family,
         tuple(((of,) if isinstance(of, str) else of, (float(value),)) for of, value in values.items()),

@@ -1,7 +1,5 @@
-"""Services that handlers could not use, such as a database or an object store.
-
-A worker writes one record per service. A record says nothing about a service that no job uses, so it counts
-only for a while after the last report."""
+"""Services that handlers could not use, such as a database or an object store. A worker writes one record per
+service."""
 
 from __future__ import annotations
 
@@ -21,8 +19,10 @@ REPORT_MARGIN_SECONDS = 15.0
 
 
 class DependencyRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The last report about a service. `since` and `seen` are wall times: the first and the last report of
-    the outage. `retry_in` are the seconds after which the job that reported it runs again."""
+    """The last report about a service that handlers could not use.
+
+    - `since`, `seen`: the wall times of the first and the last report of the outage
+    - `retry_in`: the seconds after which the job that reported it runs again"""
 
     name: str
     problem: str
@@ -41,8 +41,8 @@ def dependency_document_id(name: str) -> str:
 
 
 async def save_dependency(store: Store, record: DependencyRecord) -> None:
-    """Writes one record. If another worker writes it at the same time, one of the two writes is dropped: both
-    say the same."""
+    """Writes one record. If two workers write it at the same time, one write is dropped; both say the
+    same."""
     id_ = dependency_document_id(record.name)
     [document] = await store.documents(DocumentKind.RECORD, [id_])
     if document is not None:
@@ -65,8 +65,7 @@ class DependencyStatus(msgspec.Struct, frozen=True, kw_only=True):
     - `name`, `problem`: as given to `DependencyUnavailable`
     - `since`: the wall time of the first report of this outage
     - `seen`: the wall time of the last report
-    - `is_away`: True until a report is overdue, which means that the service answers again or no job uses it
-    """
+    - `is_away`: True until the next report is overdue"""
 
     name: str
     problem: str

@@ -28,8 +28,7 @@ class MetricFamily(msgspec.Struct, frozen=True, kw_only=True):
     bounds: tuple[float, ...] = ()
 
     def fits(self, other: MetricFamily) -> bool:
-        """True if values of both families can be added: name, kind, labels and bounds are equal. An older
-        program may have used other labels or bounds."""
+        """True if values of both families can be added: name, kind, labels and bounds are equal."""
         return (self.name, self.kind, self.labels, self.bounds) == (
             other.name,
             other.kind,

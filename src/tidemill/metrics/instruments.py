@@ -1,7 +1,6 @@
 """Counters, gauges and histograms of an application: `app.metrics`.
 
-Create an instrument once, next to the tasks, and use it from any thread. Its values are in the memory of the
-process. The snapshot writer copies the values to the store."""
+Create an instrument once, next to the tasks, and use it from any thread."""
 
 from __future__ import annotations
 
@@ -62,9 +61,7 @@ class Instrument:
 
     def amounts(self, labels: LabelValues, fresh: SampleValues) -> list[float]:
         """Returns the list of values of one series, for the caller to change; the caller holds the lock.
-        `fresh` is the start value of a new series.
-
-        An instrument has at most 1000 series. Further label values share one series, labelled `(others)`."""
+        `fresh` is the start value of a new series. After 1000 series, new label values share one series."""
         found = self.series.get(labels)
         if found is None:
             if len(self.series) >= MAX_SERIES_PER_METRIC:
@@ -167,9 +164,9 @@ class MetricRegistry:
     ) -> Gauge:
         """Creates a gauge, a value that rises and falls.
 
-        `read` is a function, async or not. The process that exports the metrics calls `read` for each export.
-        It returns a number, or a dict of numbers by tuple of label values. `read=None`: call `set` on the
-        gauge; the value set last is exported."""
+        `read` is a function, async or not, that returns a number, or a dict of numbers by tuple of label
+        values. It is called for each export. `read=None`: call `set` on the gauge; the value set last is
+        exported."""
         return self._add(Gauge(_new_family(name, "gauge", help_text, labels), self._wall, read))
 
     def histogram(

@@ -34,12 +34,10 @@ ROLLUP_INTERVAL_SECONDS = 600.0
 
 
 async def load_samples(store: Store) -> dict[str, MetricSamples]:
-    """Returns the metrics of all processes by metric name: the stored snapshots, plus the sum of the
-    snapshots that were rolled up (added to the sum).
-
-    The sum is read last. Between the two reads a worker may roll up a snapshot that was already read. The sum
-    lists the ids of such snapshots, and they are skipped here, so nothing is counted twice."""
+    """Returns the metrics of all processes by metric name. The result adds up the stored snapshots and the
+    sum of the snapshots that were rolled up."""
     snapshots = [document async for document in iter_snapshots(store)]
+    # Read after the snapshots: it names those rolled up between the two reads, so none is counted twice.
     _, total = await load_document(store, SUM_DOCUMENT, SnapshotSum)
     fresh = [decode_samples(document) for document in snapshots if document.id not in total.rolled_up]
     return add_samples(*fresh, total.counted)
@@ -103,9 +101,11 @@ TOTALS_INTERVAL_SECONDS = HOUR_SECONDS
 class QueueTotal(msgspec.Struct, frozen=True):
     """Counts of a queue's jobs since the store was created, including pruned and deleted jobs.
 
-    `failed` counts jobs that failed for good. `retried` counts failed attempts that were repeated.
-    `reclaimed` counts attempts whose worker died or fell silent. `dropped_early` counts jobs that were
-    deleted because the queue had too many finished jobs, although they were not old enough."""
+    - `failed`: jobs that failed for good
+    - `retried`: failed attempts that were repeated
+    - `reclaimed`: attempts whose worker died or fell silent
+    - `dropped_early`: jobs deleted before their age allowed it, because the queue had too many finished
+      jobs"""
 
     done: int = 0
     failed: int = 0
@@ -127,11 +127,8 @@ class QueueTotal(msgspec.Struct, frozen=True):
 
 
 class HistoryTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """Totals by queue and by pool, added up from the history (the store's counters per minute).
-
-    `through` is a wall time: the totals include all minutes before it. Stored totals leave out recent
-    minutes, because their counters may still change. Totals that are loaded for export include every minute;
-    their `through` is infinite."""
+    """Totals by queue and by pool, added up from the history (the store's counters per minute). `through` is
+    a wall time: the totals include all minutes before it."""
 
     through: float = 0.0
     queues: dict[str, QueueTotal] = msgspec.field(default_factory=dict)
@@ -144,8 +141,8 @@ async def load_totals(store: Store, queues: Iterable[str], pools: Iterable[str])
 
 
 async def save_totals(store: Store) -> None:
-    """Adds the counters of minutes older than 25 hours to the stored totals; the counters of such minutes no
-    longer change. If two workers do this at the same time, the store refuses the second write."""
+    """Adds the counters of minutes older than 25 hours to the stored totals; these counters no longer
+    change."""
     revision, totals = await load_document(store, TOTALS_DOCUMENT, HistoryTotals)
     before = ((await store.read_clock()).wall - COMPLETE_AFTER_SECONDS) // 60 * 60
     if before <= totals.through:

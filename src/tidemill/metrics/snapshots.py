@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 
 class SnapshotSum(msgspec.Struct, frozen=True):
-    """The sum of all snapshots that were rolled up, which means added to this sum. `rolled_up` has the ids of
-    added snapshots that the store may not have deleted yet."""
+    """The sum of all snapshots that were rolled up (added to this sum). `rolled_up`: the ids of added
+    snapshots that the store may not have deleted yet."""
 
     counted: tuple[MetricSamples, ...] = ()
     rolled_up: tuple[str, ...] = ()
@@ -110,13 +110,10 @@ MAX_WRITE_ATTEMPTS = 5
 
 
 class SnapshotWriter:
-    """Writes the metrics of one process to the store, as a snapshot. A process without metrics writes
-    nothing.
+    """Writes the metrics of one process to the store, as a snapshot. A worker rolls up a snapshot that did
+    not change for some minutes: it adds the snapshot to a common sum and deletes it.
 
-    If a snapshot did not change for some minutes, a worker rolls it up: it adds the snapshot to a common sum
-    and deletes it. If the process of this snapshot still runs, its next write begins a new snapshot.
-
-    - `_base`: the counts of this process that were already added to the sum; this snapshot leaves them out
+    - `_base`: the counts of this process that were already added to the sum
     - `_written`: all counts of this process that the store has confirmed"""
 
     def __init__(self, instruments: MetricRegistry, new_id: Callable[[], str]) -> None:
@@ -130,8 +127,8 @@ class SnapshotWriter:
         _WRITERS.add(self)
 
     async def tell(self, store: Store) -> bool:
-        """Writes the metrics to the store if they changed. Always returns False, which means that maintenance
-        need not call it again at once."""
+        """Writes the metrics to the store if they changed. Always returns False: maintenance need not call it
+        again at once."""
         now = self.instruments.counted()
         if self._busy or (now == self._written and self._unconfirmed is None):
             return False
@@ -173,10 +170,7 @@ class SnapshotWriter:
 
     def _resync(self, document: Document | None) -> None:
         """Prepares the next write after the store refused one. `document` is the stored snapshot, None if it
-        is gone.
-
-        If only the reply of an earlier write was lost, the writer continues from the stored revision. If the
-        snapshot was rolled up, it begins a new snapshot with the counts since then."""
+        is gone. If the snapshot was rolled up, the next write begins a new one."""
         if document is not None and document.state != STATE_SEALED:
             self._revision = document.revision
             return

@@ -15,9 +15,9 @@
     outage_alerts        alerts while the store is unreachable
     config               the notification settings of an application
 
-Notifications never delay a job. Finished jobs stay in the store for a while, so a worker also makes the
-deliveries that a dead worker did not make. A delivery's id is derived from the webhook and the event, so two
-workers that find the same event create only one job."""
+Notifications never delay a job. If a worker dies, another worker makes its deliveries. Two workers that find
+the same event create only one delivery.
+"""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
 Users choose a webhook's address, and workers call it from inside the operator's network. The address must not
 lead to internal services (SSRF).
 
-The worker resolves a host name once, checks all its IP addresses, and connects only to an address that it
-checked. So an unusual spelling of an internal address is refused too, and a DNS change after the check has no
-effect."""
+The worker resolves a host name once and checks all its IP addresses. It connects only to an address that it
+checked, so a later DNS change has no effect.
+"""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def _parse_dingtalk_reply(answer: bytes) -> _DingTalkReply:
 
 def _post_json(channel: str, url: str, body: object) -> bytes:
     """Posts `body` as JSON and returns the response body. Raises ChannelError without the URL, because the
-    URL is a secret. `channel` names the service in the error."""
+    URL is a secret. `channel` is the channel's name for the error."""
     try:
         answer = post(url, msgspec.json.encode(body), {}, timeout=CHANNEL_TIMEOUT_SECONDS, allowed=None)
     except OSError as error:

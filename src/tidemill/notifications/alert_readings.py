@@ -111,8 +111,8 @@ class AlertReader:
 
 
 async def call_measure(own: MeasureFunction) -> SubjectValues:
-    """Calls the application's measure function and returns a dict from subject (the thing measured) to value.
-    A single number gets an empty text as subject. Raises ValueError if a value is infinite or NaN."""
+    """Calls the application's measure function and returns its values by subject (the thing measured). A
+    single number gets an empty text as subject. Raises ValueError if a value is infinite or NaN."""
     result = own()
     value = await result if inspect.isawaitable(result) else result
     found = dict(value) if isinstance(value, Mapping) else {"": float(value)}

@@ -47,11 +47,12 @@ class AlertRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A rule that raises an alert when a value stays over a threshold for `min_duration` seconds.
 
     - `on`: which value is compared, such as the length of a queue
-    - `above`: the threshold; None means the default for this kind of value
-    - `clear`: the alert ends when the value is at most this; None means the same as `above`
+    - `above`: the threshold; None for the default of this kind of value
+    - `clear`: the alert ends when the value is at most this; None for the same as `above`
     - `queue`, `pool`: restrict the rule to one queue or pool; None checks each one separately
-    - `window`: the rule counts what happened in this many seconds before now, such as finished jobs
-    - `min_jobs`: with fewer finished jobs the failure ratio counts as 0"""
+    - `window`: how many seconds before now the rule counts, for example finished jobs
+    - `min_jobs`: with fewer finished jobs the failure ratio counts as 0
+    """
 
     on: AlertKind
     above: float | None = None
@@ -142,8 +143,9 @@ class AlertChange(StrEnum):
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
     """The state of one rule for one `subject`, such as a queue. Times are wall times.
 
-    `since` is when the value went over the threshold. `last_sent` is when the last message about the alert
-    was sent; None if there was none."""
+    - `since`: when the value went over the threshold
+    - `last_sent`: when the last message about the alert was sent; None if there was none
+    """
 
     rule: str
     on: AlertKind
@@ -170,7 +172,8 @@ class AlertState(msgspec.Struct, frozen=True, kw_only=True):
     - `notices`: changes that wait to be sent together in one message
     - `workers`: the workers that were alive at the last evaluation
     - `recent_exits`: the wall times of normal stops, by worker
-    - `lost_workers`: the wall times at which workers were found missing, by worker"""
+    - `lost_workers`: the wall times at which workers were found missing, by worker
+    """
 
     alerts: dict[str, Alert] = {}
     notices: tuple[AlertNotice, ...] = ()
@@ -213,10 +216,8 @@ def evaluate_rules(
     digest: float,
 ) -> AlertDecision:
     """Returns the next alert state and the notices to send now. A raised alert is reported again every
-    `repeat` seconds. Notices are collected for `digest` seconds before they are sent together.
-
-    Alerts of a rule that is not in `measured` stay unchanged. The rule could not be measured this time, or it
-    belongs to another program."""
+    `repeat` seconds. Notices are collected for `digest` seconds. Alerts of rules that are not in `measured`
+    stay unchanged."""
     alert_state = _clamp_times(alert_state, now)
     alerts, notices = dict(alert_state.alerts), list(alert_state.notices)
     for name, values in measured.items():
@@ -239,7 +240,7 @@ def evaluate_rules(
 
 def _clamp_times(alert_state: AlertState, now: float) -> AlertState:
     """Returns the state with every time in the future replaced by `now`. Such times exist after the wall
-    clock was set back. Otherwise no message would be sent until the clock reaches them."""
+    clock was set back, and would delay messages."""
     alerts = {
         key: replace(
             entry,
@@ -267,8 +268,8 @@ def _new_alert(name: str, rule: AlertRule, subject: str) -> Alert:
 def _next_alert(
     alert: Alert, rule: AlertRule, value: float, now: float, repeat: float
 ) -> tuple[Alert | None, AlertChange | None]:
-    """Returns the alert's next state, and the change to report. The state is None if the alert is over and
-    can be deleted. The change is None if there is nothing to report."""
+    """Returns the alert's next state, and the change to report. The state is None if the alert is over. The
+    change is None if there is nothing to report."""
     alert = replace(alert, value=value, threshold=rule.raise_threshold)
     if alert.stage is AlertStage.RAISED:
         return _next_raised_alert(alert, rule, value, now, repeat)
@@ -299,8 +300,8 @@ def _next_raised_alert(
 def track_workers(
     alert_state: AlertState, alive: Mapping[str, float], now: float, window: float
 ) -> AlertState:
-    """Returns the alert state with its list of workers replaced by the keys of `alive`, the workers that live
-    now. A worker that disappeared without a recorded normal stop counts as lost for `window` seconds."""
+    """Returns the alert state with `alive` as its workers. A worker that disappeared without a normal stop
+    counts as lost for `window` seconds."""
     recent_exits = _recent_exits(alert_state.recent_exits, now, WORKER_EXIT_MEMORY_SECONDS)
     died = {
         worker: now for worker in alert_state.workers if worker not in alive and worker not in recent_exits

@@ -85,7 +85,7 @@ async def evaluate_alerts(store: Store, notifications: NotificationConfig) -> Ev
 
 
 async def record_worker_stop(store: Store, worker: str) -> None:
-    """Records that the worker stopped normally, so that no alert reports it as gone."""
+    """Records that the worker stopped normally, so that no alert reports it as lost."""
     while True:
         document, alert_state = await load_alert_state(store)
         if document is None or not alert_state.workers:  # no WORKER_GONE rule: workers are not tracked
@@ -134,11 +134,12 @@ async def _read_rules(
 
 
 class AlertView(msgspec.Struct, frozen=True, kw_only=True):
-    """An alert that is raised, waits for its minimum duration, or has ended recently. `sentence` describes
-    the alert.
+    """An alert that is raised, waits for its minimum duration, or has ended recently.
 
-    `since` is when it began and `last_sent` when its last message was sent, as wall times. `page` is the path
-    of its dashboard page."""
+    - `sentence`: describes the alert
+    - `since`, `last_sent`: the wall times of its start and of its last message
+    - `page`: the path of its dashboard page
+    """
 
     rule: str
     on: AlertKind

@@ -20,7 +20,8 @@ class NotificationConfig:
 
     - `where`: a function that returns the store's address without secrets
     - `webhooks`, `declared_rules`, `measures`: declared in code, which may add entries later
-    - `configured_rules` and all fields after it: from the settings"""
+    - `configured_rules` and all fields after it: from the settings
+    """
 
     store: Callable[[], Awaitable[Store]]
     clock: Callable[[], Clock]

@@ -63,9 +63,7 @@ def post(
     url: str, body: bytes, headers: Mapping[str, str], *, timeout: float, allowed: AllowedAddresses | None
 ) -> PostResponse:
     """Sends one POST and returns the response. Blocks for at most `timeout` seconds, plus the DNS lookup.
-
-    Raises OSError if the receiver does not answer, and AddressNotAllowed if the address may not be called.
-    `allowed=None`: every address may be called; this is for URLs that an operator configured."""
+    Raises OSError or AddressNotAllowed. `allowed=None` allows every address."""
     target = parse_url(url)
     connection = _PinnedConnection(target, _resolve_allowed(target, allowed), timeout)
     with connection.close_after_timeout():

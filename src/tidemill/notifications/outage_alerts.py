@@ -27,8 +27,11 @@ CHANNEL_RETRY_SECONDS = 30.0
 class OutageAlerts:
     """Sends a message through each channel when the store is lost and when it is back.
 
-    `worker` is the sending worker; `wall` returns the wall time. `sent` is called with the channel and the
-    message after a success, `failed` with the channel and the error after a failure."""
+    - `worker`: the sending worker
+    - `wall`: returns the wall time
+    - `sent`: called with channel and message after a success
+    - `failed`: called with channel and error after a failure
+    """
 
     def __init__(
         self,

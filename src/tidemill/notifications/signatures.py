@@ -1,8 +1,8 @@
 """Signs webhook deliveries and verifies them, by the Standard Webhooks specification.
 
-The signature covers id, time and body. An attacker who records a delivery cannot change it. The receiver
-refuses an old delivery, so the attacker can send it again only for a short time. The id is the same in every
-attempt, so a receiver that stores ids processes each delivery once."""
+The signature covers id, time and body, so nobody can change a recorded delivery. The receiver refuses old
+deliveries. The id is the same in every attempt, so a receiver can ignore a repeated delivery.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BASE64_SECRET_PREFIX = "whsec_"  # noqa: S105 - a public prefix, not a secret
 
 class VerifiedDelivery(msgspec.Struct, frozen=True):
     """A delivery with a valid signature. Store its `id` for the time `within` that you gave to `verify`, and
-    ignore a second delivery with the same id. A delivery is sent again if its response was lost."""
+    ignore a second delivery with the same id."""
 
     id: str
     timestamp: int
@@ -48,10 +48,11 @@ def verify(
     clock: Clock | None = None,
 ) -> VerifiedDelivery:
     """Verifies a webhook delivery in the receiver; call it before you use the body. Returns the delivery's id
-    and time.
+    and time. Raises SignatureInvalid if the signature is wrong or older than `within` seconds.
 
-    Raises SignatureInvalid if the signature is wrong or older than `within` seconds. `secret` may hold
-    several secrets, separated by white space; one must match. `body` must be the request's raw bytes."""
+    - `body`: the request's raw bytes
+    - `secret`: one or several secrets, separated by white space; one must match
+    """
     known = {name.lower(): value for name, value in headers.items()}
     missing = [name for name in (ID_HEADER, TIMESTAMP_HEADER, SIGNATURE_HEADER) if not known.get(name)]
     if missing:

@@ -39,8 +39,8 @@ from tidemill.tasks.redaction import EventRedactor, TaskSecrets
 
 
 def describe_finished_job(job: Job, secrets: TaskSecrets) -> FinishedJob:
-    """Returns a job in the form that the application's body function receives. Secrets are removed from its
-    error and its reason: these texts may quote arguments that the task has declared as secret."""
+    """Returns a job in the form that the application's body function receives. Arguments that the task
+    declares as secret are removed from its error and reason."""
     shown = EventRedactor(secrets, job.task, job.payload).text
     return FinishedJob(
         id=job.id,
@@ -117,9 +117,11 @@ MAX_PROBLEM_CHARACTERS = 500
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """The payload of a delivery job. `body` is the JSON that is signed and sent, the same in every
-    attempt. `problem` is None if the body could be built. Otherwise it says why not, and the job fails
-    with this text."""
+    """The payload of a delivery job.
+
+    - `body`: the JSON that is signed and sent, the same in every attempt
+    - `problem`: why the body could not be built, or None; the job fails with this text
+    """
 
     webhook: str
     event: str
@@ -163,11 +165,13 @@ def _new_delivery(
     problem: str | None = None,
     trace: str | None = None,
 ) -> NewJob:
-    """Returns the job that sends one delivery. `event_id` identifies the event. The job's id is derived from
-    it, so that two workers create the same job.
+    """Returns the job that sends one delivery. The job's id is derived from `event_id`, so that two workers
+    create the same job.
 
-    `text` is the body as JSON. `problem` says why the body could not be built. `trace` is the trace id of the
-    job that the event is about."""
+    - `text`: the body as JSON
+    - `problem`: why the body could not be built, or None
+    - `trace`: the trace id of the job that the event is about
+    """
     name = webhook.spec.name
     if len(text) > MAX_BODY_CHARACTERS:
         problem, text = (
@@ -205,7 +209,8 @@ def _describe_error(error: Exception) -> str:
 
 
 def add_flow_deliveries(webhooks: Sequence[StoredWebhook], before: Document, advance: Advance) -> Advance:
-    """Returns `advance`. If it ends the flow `before`, the jobs that deliver its webhooks are added."""
+    """Returns `advance`, with the webhook deliveries added if it ends the flow. `before` is the flow's
+    document."""
     after = advance.next
     if not webhooks or after is None or after.state not in FINAL_FLOW_STATES or after.state == before.state:
         return advance

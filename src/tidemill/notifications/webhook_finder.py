@@ -1,9 +1,9 @@
 """Finds finished jobs and pool changes that have no webhook delivery yet, also those of dead workers.
 
-A search selects jobs by their finish time on the store's clock. The store may write a job a little later than
-its finish time. So each search begins `LOOK_BACK_SECONDS` before the end of the previous search. If it finds
-a job again, the delivery has the same id, and the store creates no second one. Each worker also keeps the ids
-of its recent deliveries, so that it does not send them to the store again."""
+The store may write a job a little later than its finish time. So each search begins `LOOK_BACK_SECONDS`
+before the end of the previous search. A job that is found twice creates one delivery, because the delivery id
+is the same.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PoolKey = tuple[str, str | None]
 
 class DeliveryFinder:
     """Creates webhook deliveries for the finished jobs and pool changes that one worker finds. `made` counts
-    these deliveries, even if another worker had already created the same delivery."""
+    these deliveries; another worker may have created some of them."""
 
     def __init__(self, store: Store, secrets: TaskSecrets) -> None:
         self._store, self._secrets = store, secrets
@@ -49,9 +49,9 @@ class DeliveryFinder:
     async def tell(
         self, webhooks: Sequence[StoredWebhook], bodies: BodyFunctions, jobs: Iterable[Job], now: float
     ) -> int:
-        """Creates the deliveries of the finished `jobs` and returns their number. This number may include
-        deliveries that another worker had already created. `bodies` maps names of webhooks to the
-        application's functions that build the body."""
+        """Creates the deliveries of the finished `jobs` and returns their number. Deliveries that another
+        worker had created may be counted too. `bodies` maps names of webhooks to functions that build the
+        body."""
         found = [
             webhook_deliveries.job_delivery(stored.webhook, job, bodies.get(stored.name), self._secrets)
             for job in jobs
@@ -104,7 +104,7 @@ class DeliveryFinder:
 
 def _check_inserted(answers: Sequence[InsertResult]) -> None:
     """Raises StoreError if the store refused a delivery, for example because the queue of deliveries is full.
-    A worker tries again later, because the finished job or pool change still has no delivery."""
+    A worker tries again later."""
     for answer in answers:
         if answer.verdict not in (InsertVerdict.ACCEPTED, InsertVerdict.EXISTING):
             raise StoreError(
@@ -115,10 +115,8 @@ def _check_inserted(answers: Sequence[InsertResult]) -> None:
 
 
 def _search_start(stored: StoredWebhook, now: float) -> float:
-    """Returns the wall time from which to search for finished jobs of the webhook.
-
-    After the wall clock was set back, new jobs can finish before the webhook's `delivered_until` or creation
-    time. The search then starts earlier, so that it finds these jobs too."""
+    """Returns the wall time from which to search for finished jobs of the webhook. After the wall clock was
+    set back, it returns an earlier time, so that no new job is missed."""
     back = min(stored.webhook.delivered_until, now) - LOOK_BACK_SECONDS
     return back if stored.created > now else max(back, stored.created)
 
@@ -126,9 +124,8 @@ def _search_start(stored: StoredWebhook, now: float) -> float:
 def find_pool_changes(
     webhook: Webhook, revision: int, views: Sequence[PoolView]
 ) -> tuple[list[NewJob], tuple[PoolKey, ...]]:
-    """Returns two values: the deliveries for pools that closed or opened since the last check, and the pools
-    that are closed now. `revision` is the revision of the webhook's document. It is part of the delivery ids,
-    so a later change of the same pool gets a new id."""
+    """Returns the deliveries for pools that closed or opened since the last check, and the pools that are
+    closed now. `revision` is the revision of the webhook's document; it makes the delivery ids unique."""
     by_pool_key = {(view.name, view.key): view for view in views}
     closed_now = tuple(
         sorted((pool_key for pool_key, view in by_pool_key.items() if _is_closed(view)), key=str)[

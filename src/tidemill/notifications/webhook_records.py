@@ -75,11 +75,12 @@ class WebhookOrigin(StrEnum):
 
 
 class NewWebhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A webhook to create. `on` lists the events to deliver.
+    """A webhook to create.
 
-    `tasks` and `queues` select jobs, `flows` selects flows by name, `pools` selects pools; empty selects all.
-    `secret` names the environment variable with the signing secret: WEBHOOK_SECRET, or a name that begins
-    with WEBHOOK_SECRET."""
+    - `on`: the events to deliver
+    - `tasks`, `queues`, `flows`, `pools`: names that select the events; empty selects all
+    - `secret`: the environment variable with the signing secret; begins with WEBHOOK_SECRET
+    """
 
     name: str
     url: str
@@ -148,9 +149,10 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     """A webhook as the store keeps it.
 
     - `delivered_until`: a wall time; all jobs that finished before it have their deliveries
-    - `event`: the application's own name for the event; None if it has none
+    - `event`: the application's own name for the event, or None
     - `by`: the operator who added the webhook
-    - `closed`: the pools, with their keys, that were closed at the last check"""
+    - `closed`: the pools, with their keys, that were closed at the last check
+    """
 
     spec: NewWebhook
     origin: WebhookOrigin
@@ -202,8 +204,7 @@ WebhookUpdate = Callable[[Webhook | None, float], Webhook | None]
 
 
 def webhook_document_id(name: str) -> str:
-    """Returns the id of the webhook's document: the prefix `webhook-` and a digest of the name. The name
-    itself could make the id too long, or equal to the id of another kind of record."""
+    """Returns the id of the webhook's document: the prefix `webhook-` and a digest of the name."""
     return f"webhook-{blake2b(name.encode(), digest_size=16).hexdigest()}"
 
 
@@ -222,7 +223,7 @@ async def list_webhooks(store: Store) -> list[StoredWebhook]:
 
 async def update_webhook(store: Store, name: str, alter: WebhookUpdate) -> StoredWebhook | None:
     """Reads the webhook, calls `alter` with it and the wall time, and writes the result. Repeats this if
-    another process wrote the webhook meanwhile. Returns the stored webhook, or None if there is none."""
+    another process wrote meanwhile. Returns the stored webhook, or None if there is none."""
     while True:
         [document] = await store.documents(DocumentKind.RECORD, [webhook_document_id(name)])
         before = None if document is None else decode_webhook(document)

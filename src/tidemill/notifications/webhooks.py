@@ -28,12 +28,11 @@ from tidemill.notifications.webhook_records import (
 class WebhookView(msgspec.Struct, frozen=True, kw_only=True):
     """A webhook and the numbers of its deliveries.
 
-    - `event`: the application's own name for the event; None if it has none
+    - `event`: the application's own name for the event, or None
     - `delivered_until`: a wall time; all jobs that finished before it have their deliveries
-    - `waiting`: the number of deliveries that the receiver has not accepted yet
-    - `failed`: the number of deliveries that are no longer tried
-
-    Each number is at most 1000, and the count stops after reading 5000 jobs."""
+    - `waiting`: the number of deliveries that the receiver has not accepted yet, at most 1000
+    - `failed`: the number of deliveries that are no longer tried, at most 1000
+    """
 
     name: str
     url: str
@@ -72,11 +71,12 @@ class Webhooks:
         return await _webhook_view(store, await _require_webhook(store, name))
 
     async def add(self, spec: NewWebhook, *, by: str) -> WebhookView:
-        """Adds a webhook, or replaces a webhook of the same name that was added before. It takes effect
-        within seconds, for jobs that finish from then on. `by` is the operator's name.
+        """Adds a webhook, or replaces the added webhook of the same name. It takes effect within seconds, for
+        jobs that finish from then on. `by` is the operator's name.
 
-        Raises ConfigurationError if code declares a webhook with this name, or if the URL has a numeric
-        address that may not be called. A host name is checked with each delivery."""
+        Raises ConfigurationError if code declares a webhook with this name, or if the URL's numeric address
+        may not be called.
+        """
         check_webhook(spec)
         _check_url(spec, self._allowed)
         store = await self._store()

@@ -43,11 +43,11 @@ class ScheduleFault(NamedTuple):
 class SchedulePassResult(NamedTuple):
     """The result of one pass.
 
-    - `left`: the schedules that stay due, because this worker does not know their task, does not accept
-      their arguments, or cannot read their document.
+    - `left`: the schedules that stay due, because this worker cannot handle them.
     - `broken`: the schedules whose processing raised an error.
     - `more`: True if another pass should follow at once.
-    - `next_due`: seconds until the next schedule is due; None if no schedule will be due."""
+    - `next_due`: seconds until the next schedule is due; None if no schedule will be due.
+    """
 
     left: set[str]
     broken: list[ScheduleFault]
@@ -63,12 +63,9 @@ async def fire_due_schedules(
     store: Store, tasks: Mapping[str, TaskDefinition], skipped_before: int, listener: TickListener
 ) -> SchedulePassResult:
     """Creates the jobs of the ticks that are due, and writes the schedules. `listener` is called with each
-    tick that was handled.
-
-    `skipped_before` is how many schedules the last pass could not handle and left due. The worklist lists
-    these schedules first, so this pass reads that many more. Otherwise the skipped schedules could fill every
-    pass, and no other schedule would be handled."""
-    limit = MAX_SCHEDULES_PER_PASS + skipped_before
+    tick that was handled. `skipped_before`: how many schedules the last pass left due; this pass reads that
+    many more."""
+    limit = MAX_SCHEDULES_PER_PASS + skipped_before  # the worklist lists skipped schedules first
     worklist = await store.worklist(DocumentKind.SCHEDULE, limit)
     known, skipped, broken = _decode_schedules([item.document for item in worklist.work_items], tasks)
     overtaken = False
@@ -109,9 +106,8 @@ def _decode_schedules(
 def _belongs_to_other_version(
     document: Document, schedule: Schedule, tasks: Mapping[str, TaskDefinition], now: float
 ) -> bool:
-    """True if the task does not accept the schedule's arguments and the tick is less than
-    UNKNOWN_ARGUMENTS_SECONDS late. The tick is then left to workers that run another version of the program,
-    because their task may accept the arguments."""
+    """True if the task does not accept the schedule's arguments, and the tick is less than
+    UNKNOWN_ARGUMENTS_SECONDS late. A worker with another version of the program may accept them."""
     waits = now - (now if document.due is None else document.due)
     return waits < UNKNOWN_ARGUMENTS_SECONDS and not takes_arguments(schedule.work, tasks[schedule.work.task])
 
@@ -167,8 +163,7 @@ async def _write_decisions(
     store: Store, decisions: Sequence[tuple[Document, TickDecision]], now: float, listener: TickListener
 ) -> bool:
     """Writes the schedules and creates their jobs. Returns True if another worker changed one of the
-    schedules first, so it may still be due. If another job held the unique key of a tick's job, no job was
-    created, and the tick is recorded as an overlap."""
+    schedules first, so it may still be due."""
     advances = [
         make_schedule_advance(document, ScheduleWrite(decision.schedule, decision.jobs), now)
         for document, decision in decisions

@@ -35,10 +35,8 @@ def put_schedule(
     before: Schedule | None, name: str, spec: ScheduleSpec, origin: ScheduleOrigin, now: float
 ) -> Schedule:
     """Returns a new schedule if `before` is None or removed. Otherwise returns `before` with the new
-    definition; its pause, override and history stay. A new `next_at` moves the next tick.
-
-    If the tick times change, or the schedule was removed or disabled, ticks before `now` create no jobs.
-    Raises ConfigurationError if a call at run time would replace a schedule that code declares."""
+    definition; its pause, override and history stay. Raises ConfigurationError if a call at run time would
+    replace a schedule that code declares."""
     work, settings, next_at = spec
     if before is None or before.removed:
         created = Schedule(
@@ -68,8 +66,8 @@ def move_next_tick(before: Schedule, now: float, next_at: float | datetime) -> S
 
 
 def _start_at(after: Schedule, next_at: float, now: float, handled_until: float) -> Schedule:
-    """Returns the schedule with `next_at` as its next tick, at the earliest now. `handled_until` is the time
-    up to which ticks are handled in the store. The new tick comes after it, so no tick fires twice (I12)."""
+    """Returns the schedule with `next_at` as its next tick, at the earliest now. The tick comes after
+    `handled_until`, so that no tick fires twice (I12)."""
     first_tick = max(next_at, now, handled_until + TICK_DISTANCE_SECONDS)
     unhandled = max(handled_until, first_tick - TICK_DISTANCE_SECONDS)
     return replace(
@@ -172,8 +170,8 @@ async def change_schedule(store: Store, name: str, edit: ScheduleEdit) -> None:
 
 async def change_schedules(store: Store, names: Iterable[str], edit: ScheduleEdit) -> None:
     """Applies `edit` to each of the schedules and writes the results. If another process changes a schedule
-    meanwhile, the edit is repeated. An error of `edit` names its schedule and ends the call. Schedules before
-    it may be written already; schedules after it stay unchanged."""
+    meanwhile, the edit is repeated. An error of `edit` ends the call; earlier schedules may be written
+    already."""
     for chunk in _chunk_names(list(dict.fromkeys(names))):
         remaining = chunk
         while remaining:
@@ -214,10 +212,8 @@ def make_schedule_advance(document: Document | None, write: ScheduleWrite, now: 
 async def declare_schedules(
     store: Store, declared: Mapping[str, ScheduleSpec], tasks: Mapping[str, object]
 ) -> None:
-    """Writes the schedules that code declares, if they are new or changed.
-
-    A stored schedule that code declared earlier and declares no longer is disabled, if its task is in
-    `tasks`. Schedules of other programs, whose tasks are unknown here, stay unchanged."""
+    """Writes the schedules that code declares, if they are new or changed. Disables stored schedules that
+    code no longer declares, if their task is in `tasks`."""
     undeclared = [document.id for document in await load_declared(store) if document.id not in declared]
 
     def write(name: str, before: Schedule | None, now: float) -> ScheduleWrite | None:
@@ -253,8 +249,7 @@ async def load_declared(store: Store) -> list[Document]:
 
 def is_unchanged(before: Schedule | None, spec: ScheduleSpec, origin: ScheduleOrigin) -> bool:
     """True if nothing has to be written: the stored schedule `before` has the same definition and origin, and
-    is neither disabled nor removed. Without a `next_at` in `spec`, the ticks stay as they are. The
-    check keeps a program that restarts often from writing each time."""
+    is neither disabled nor removed."""
     return (
         before is not None
         and before.origin is origin

@@ -35,11 +35,8 @@ def build_tick_job(
     schedule: Schedule, task: TaskDefinition, overlap: Overlap, job: str, at: float | None
 ) -> DocumentJob:
     """Returns the job of a tick. `job` is its id, and `at` its start time (wall time); None starts it at
-    once.
-
-    A job that cannot be built is returned with its error and stored as failed. Two causes: a function of the
-    task raised an error, or the task's parameters have changed since the schedule was written.
-    `overlap="skip"` gives the job a unique key, unless it has its own."""
+    once. A job that cannot be built is returned with its error and stored as failed. `overlap="skip"` gives
+    the job a unique key, unless it has its own."""
     work = schedule.work
     queue = task.queue if work.queue is UNSET else work.queue
     try:
@@ -69,8 +66,7 @@ def schedule_unique_key(name: str) -> str:
 
 def make_schedule_work(queue: str, job: NewJob, task: TaskDefinition) -> ScheduleWork:
     """Returns what a schedule stores about its job: the task, the arguments, and the options that differ from
-    the task's own. Raises ConfigurationError if the job has `at` or `delay`, because the schedule says when
-    its jobs start."""
+    the task's own. Raises ConfigurationError if the job has `at` or `delay`."""
     if job.at is not None or job.delay:
         raise ConfigurationError(
             f"{'at' if job.at is not None else 'delay'}: the schedule says when its jobs start; leave it out"
@@ -134,8 +130,8 @@ class TickDecision(NamedTuple):
 
 def decide_ticks(schedule: Schedule, now: float, *, live: bool, build: JobFactory) -> TickDecision:
     """Decides which due ticks create a job. Returns the new schedule, the jobs to create, and the history
-    records. `live=True`: the last job of the schedule has not ended. `build` makes a job from its id and
-    start time."""
+    records. `live`: the last job of the schedule has not ended. `build` makes a job from its id and start
+    time."""
     earlier = _find_override_ticks(schedule, now)
     schedule = drop_expired(schedule, now)
     if stopped_state(schedule, now):
@@ -164,17 +160,14 @@ def decide_ticks(schedule: Schedule, now: float, *, live: bool, build: JobFactor
 
 def _delay_first_tick(schedule: Schedule, now: float) -> Schedule:
     """Returns the schedule with its requested tick moved a little later, because the last job is still live.
-
-    The job itself may have requested the tick shortly before its end. Skipping the tick would then lose a
-    whole interval. The checks get rarer, so a job that runs for hours costs one write per minute."""
+    The delay grows from check to check."""
     delay = min(max(schedule.tick_delay * TICK_DELAY_GROWTH, MIN_TICK_DELAY_SECONDS), MAX_TICK_DELAY_SECONDS)
     return replace(schedule, first_tick=now + delay, tick_delay=delay)
 
 
 def drop_expired(schedule: Schedule, now: float) -> Schedule:
     """Returns the schedule without its pause or override, if they have expired at the wall time `now`. Ticks
-    during the pause create no jobs. While an override had other tick times, the declared ticks did not apply,
-    so they create no jobs either."""
+    before the end of the pause create no jobs."""
     pause, override, handled_until = schedule.pause, schedule.override, schedule.handled_until
     if pause is not None and not pause.closed(now):
         handled_until = max(handled_until, pause.until or handled_until)
@@ -189,7 +182,7 @@ def drop_expired(schedule: Schedule, now: float) -> Schedule:
 
 
 def _find_override_ticks(schedule: Schedule, now: float) -> list[float]:
-    """Returns the unhandled ticks that an expired override named; [] if it kept the declared times."""
+    """Returns the unhandled ticks of an expired override; [] if the override kept the declared times."""
     override = schedule.override
     if override is None or override.until is None or override.holds(now):
         return []
@@ -212,8 +205,8 @@ def make_tick_job_id(name: str, tick: float) -> str:
 
 
 def mark_overlaps(ticks: Iterable[TickRecord], holders: Mapping[str, str]) -> tuple[TickRecord, ...]:
-    """Returns the records, with the outcome OVERLAP for ticks whose job was not created because another job
-    held its unique key. `holders` maps the id of such a job to the job that holds the key."""
+    """Returns the records, with the outcome OVERLAP for ticks whose job was not created. `holders` maps the
+    id of a job that was not created to the job that holds its unique key."""
     return tuple(
         record
         if (by := holders.get(record.job or "")) is None

@@ -56,7 +56,8 @@ class TickOutcome(StrEnum):
     - `run by hand`: an operator started a job.
     - `overlap`: no job, because the last one was still live.
     - `missed`: no job, because no worker handled the tick in time.
-    - `failed`: its job could not be built and is stored as failed."""
+    - `failed`: its job could not be built and is stored as failed.
+    """
 
     FIRED = "fired"
     RUN = "run by hand"
@@ -66,11 +67,13 @@ class TickOutcome(StrEnum):
 
 
 class TickRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An entry in the history of a schedule: what happened at a tick.
+    """An entry in the history of a schedule: what happened at a tick. Times are wall times.
 
-    `tick` is the time of the tick, and `at` the time when it was handled (wall times). `job` is the job that
-    the tick created, or the live job that prevented a new one. Missed ticks that are handled together share
-    one entry: `tick` is the last of them and `count` is their number. For other ticks `count` is 1."""
+    - `tick`: the time of the tick; of several missed ticks, the last.
+    - `at`: when the tick was handled.
+    - `job`: the job that the tick created, or the live job that prevented a new one.
+    - `count`: how many missed ticks share this entry; otherwise 1.
+    """
 
     tick: float
     at: float
@@ -97,8 +100,8 @@ class ScheduleWork(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class ScheduleSpec(NamedTuple):
-    """The definition of a schedule, from code or from a call: the job to create, and when. `next_at` is the
-    requested time of the next tick; None leaves the ticks to the settings."""
+    """The definition of a schedule: the job to create, and when. `next_at` is the requested time of the next
+    tick; None leaves the ticks to the settings."""
 
     work: ScheduleWork
     settings: ScheduleSettings
@@ -110,13 +113,13 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     - `anchor`: when it was created; an interval without `start` is counted from this time.
     - `handled_until`: all ticks up to this time are handled.
-    - `next_at`: the requested time of the next tick, as in the last request. The same request again changes
-      nothing.
-    - `first_tick`: the tick of that request; the interval is counted from it, and it has no earlier ticks.
-    - `tick_delay`: by how many seconds that tick was moved last, because the last job was still live.
-    - `disabled`: the code no longer declares it.
+    - `next_at`: the last requested time of a next tick; the same request again changes nothing.
+    - `first_tick`: the tick of that request; the interval is counted from it.
+    - `tick_delay`: by how many seconds that tick was moved, because the last job was still live.
+    - `disabled`: True if the code no longer declares it.
     - `last`: the id of the job that it created last.
-    - `history`: its last ticks, newest last."""
+    - `history`: its last ticks, newest last.
+    """
 
     name: str
     work: ScheduleWork
@@ -162,7 +165,7 @@ def settings_in_force(schedule: Schedule, now: float) -> ScheduleSettings:
 
 def make_rule(schedule: Schedule, settings: ScheduleSettings) -> TickRule:
     """Returns the rule for the ticks of the schedule under `settings`, which are declared or overridden. An
-    override with other times goes before `first_tick`."""
+    override with other times ignores `first_tick`."""
     start = settings.start
     if schedule.first_tick is not None and has_declared_times(schedule, settings):
         start = schedule.first_tick
@@ -212,7 +215,7 @@ def _state_by_tick(tick: float | None) -> ScheduleState:
 
 def make_schedule_document(schedule: Schedule, now: float) -> DocumentUpdate:
     """Returns the new version of the schedule's document. The document is due at the next tick or at the end
-    of the override, if that is earlier. The document of a paused schedule is due at the end of the pause."""
+    of the override. A paused schedule is due at the end of the pause."""
     wakes: list[float | None] = []
     if (state := stopped_state(schedule, now)) is None:
         tick = find_next_tick(schedule, now)

@@ -53,9 +53,9 @@ class ScheduleOptions(TypedDict, total=False):
 class ScheduleUpsertOptions(ScheduleOptions, total=False):
     """Options of a schedule that a call creates or changes.
 
-    next_at: the time of the next tick, for a schedule with `every`. Later ticks follow every `every` seconds
-    after it. A past time means now. The same value again changes nothing; None leaves the ticks as they
-    are."""
+    next_at: the time of the next tick, for a schedule with `every`. Later ticks follow every `every` seconds.
+    A past time means now. The same value again changes nothing; None leaves the ticks as they are.
+    """
 
     next_at: float | datetime | None
 
@@ -136,8 +136,8 @@ def read_schedule_settings(options: Mapping[str, Any]) -> ScheduleSettings:
 
 
 def read_next_at(value: Any, settings: ScheduleSettings) -> float | None:
-    """Returns the option `next_at` of a schedule with these settings as wall time; None if it is not given.
-    Raises ConfigurationError if the value is no time, or if the settings allow none."""
+    """Returns the option `next_at` as wall time; None if it is not given. Raises ConfigurationError if the
+    value is no time, or if `settings` allow no `next_at`."""
     next_at = _read_time("next_at", value)
     if next_at is None:
         return None

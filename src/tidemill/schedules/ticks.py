@@ -1,11 +1,10 @@
 """Computes when a schedule ticks, as pure functions of wall times.
 
-A cron expression with a fixed minute and hour names local times. If a clock change (daylight saving time)
-skips such a local time, the tick comes at the moment of the change. If a local time occurs twice, only its
-first occurrence is a tick.
+A cron expression with a fixed minute and hour names local times. If daylight saving time skips a local time,
+the tick comes at the moment of the clock change. If a local time occurs twice, only the first is a tick.
 
-A cron expression whose minute or hour begins with `*` repeats. It ticks at every moment whose local time
-matches, also if a clock change makes that local time occur twice."""
+A cron expression whose minute or hour begins with `*` ticks at every moment whose local time matches.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +30,8 @@ _FIRST_WINDOW_SECONDS = 120.0
 
 class TickRule(msgspec.Struct, frozen=True, kw_only=True):
     """The rule for the times of the ticks: a `cron` expression in the time zone `tz`, or an interval of
-    `every` seconds. An interval is counted from `start`, or from `anchor` if `start` is None. There are no
-    ticks before `start` or after `end`."""
+    `every` seconds. An interval is counted from `start`, or else from `anchor`. There are no ticks before
+    `start` or after `end`."""
 
     cron: str | None = None
     tz: str = "UTC"
@@ -64,9 +63,7 @@ def next_tick(rule: TickRule, after: float) -> float | None:
 
 def due_ticks(rule: TickRule, after: float, now: float) -> DueTicks:
     """Returns the ticks later than `after` and not later than `now`, and the next tick. If more than
-    MAX_DUE_TICKS ticks are due, only the latest are returned.
-
-    The cost is bounded, even for a schedule that ticks every second and was not handled for a year."""
+    MAX_DUE_TICKS ticks are due, only the latest are returned."""
     first = next_tick(rule, after)
     if first is None or first > now:
         return DueTicks([], first)
@@ -161,9 +158,8 @@ def _next_fixed_time(expression: str, zone: ZoneInfo, after: datetime) -> dateti
 
 
 def _next_repeating_time(expression: str, zone: ZoneInfo, after: datetime) -> datetime | None:
-    """Returns the next moment whose local time matches a repeating expression; None if there is none. Between
-    two clock changes, local time and UTC differ by a constant offset, so each such period is searched
-    separately."""
+    """Returns the next moment whose local time matches a repeating expression; None if there is none. It
+    searches each period between two clock changes separately."""
     offset, local = _utc_offset(after, zone), _to_local(after, zone)
     while (found := next(_cron_after(expression, local), None)) is not None:
         moment = found.replace(tzinfo=UTC) - offset
@@ -202,10 +198,7 @@ def _to_utc(local: datetime, zone: ZoneInfo) -> datetime:
 
 def _find_first_change(after: datetime, until: datetime, zone: ZoneInfo) -> datetime | None:
     """Returns the first moment after `after`, up to `until`, at which the UTC offset of the zone changes;
-    None if there is none.
-
-    It compares the offset once per day. This is enough, because no zone changes its clocks and changes them
-    back within a day."""
+    None if there is none. It compares the offset once per day."""
     days = (until - after) // timedelta(days=1)
     samples = [*(after + timedelta(days=day) for day in range(days + 1)), until]
     for before, then in pairwise(samples):

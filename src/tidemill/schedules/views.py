@@ -23,11 +23,15 @@ from tidemill.schedules.ticks import next_tick
 
 
 class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
-    """One schedule, for display.
+    """One schedule, for display. Times are wall times.
 
-    `settings` are the settings in force. `declared` are those given by code or a call, and `override` holds
-    an operator's changes. `arguments` are the task's arguments as JSON. `next` are the coming ticks.
-    `history` has the last ticks, newest last. Times are wall times."""
+    - `settings`: the settings in force.
+    - `declared`: the settings given by code or a call.
+    - `override`: an operator's changes.
+    - `arguments`: the task's arguments as JSON.
+    - `next`: the coming ticks.
+    - `history`: the last ticks, newest last.
+    """
 
     name: str
     state: ScheduleState

@@ -1,9 +1,7 @@
 """Reads settings from arguments, the environment and a TOML file, and remembers the origin of each value.
 
-If several sources have a value, the strongest wins. The order is: an argument in code or on the command line,
-the environment, the TOML file, the default. Arguments win because code that sets a value does so on purpose.
-A TOML file must not contain secrets, because files are committed and copied. A URL with credentials is
-refused in a file; set it in the environment.
+An argument in code or on the command line wins over the environment, the environment over the TOML file, and
+the file over the default. A URL with credentials is refused in a file, because files are committed.
 
 `catalogue` lists the settings, `toml` reads the file, `settings` reads the environment and merges all
 sources."""

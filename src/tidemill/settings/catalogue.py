@@ -1,7 +1,6 @@
 """The list of all settings: name, environment variable, type, default and meaning.
 
-The name is also the key in a TOML file: `worker.lease` is `lease` in `[worker]`. A test checks that
-docs/reference/settings.md has the same settings."""
+The name is also the key in a TOML file: `worker.lease` is `lease` in `[worker]`."""
 
 from __future__ import annotations
 
@@ -20,9 +19,10 @@ from tidemill.store_url import DEFAULT_URL
 class Setting(msgspec.Struct, frozen=True):
     """One setting.
 
-    `kind` is its type. `variables` are its environment variables; the first one with a value is used.
-    `secret=True`: the value is never shown in full, and is refused in a file if it has credentials.
-    `environment_only=True`: the value is always refused in a file."""
+    - `kind`: its type
+    - `variables`: its environment variables; the first one with a value is used
+    - `secret`: True if the value is never shown in full, and is refused in a file if it has credentials
+    - `environment_only`: True if the value is always refused in a file"""
 
     name: str
     kind: SettingType
@@ -256,8 +256,8 @@ OTHER_VARIABLES = {
 
 
 def queue_catalogue(queue: str) -> dict[str, Setting]:
-    """Returns a dict from short name (`weight` for `queues.feeds.weight`) to setting, for one queue. The
-    settings have environment variables only if the queue's name consists of letters, digits and `_.:-`."""
+    """Returns the settings of one queue by short name, such as `weight` for `queues.feeds.weight`. They have
+    environment variables only if the queue's name consists of letters, digits and `_.:-`."""
     plain = re.fullmatch(r"[A-Za-z0-9_.:-]+", queue) is not None
     defaults = QueueSettings()
     return {

@@ -29,8 +29,7 @@ def own_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 def read_variable(environment: Mapping[str, str], setting: Setting) -> tuple[Any, str] | None:
     """Returns the value of a setting and its origin, such as `environment TIDEMILL_URL`. Returns None if no
-    variable of the setting has a value. An empty variable counts as unset, because shells and compose files
-    produce empty ones."""
+    variable of the setting has a value. An empty variable counts as unset."""
     for name in setting.variables:
         if text := environment.get(name):
             return _parse_variable(setting, name, text), f"environment {name}"
@@ -131,7 +130,7 @@ class Settings:
 
     def outside_value(self, name: str) -> tuple[Any, str]:
         """Returns the value and origin of a setting from the environment, the TOML file or the default.
-        Values that code or the command line gave as arguments are ignored."""
+        Arguments are ignored."""
         return self._resolve_outside_code(_find_setting(name))
 
     def configured(self, section: str) -> dict[str, Any]:
@@ -147,8 +146,7 @@ class Settings:
 
     def queue(self, name: str) -> dict[str, Any]:
         """Returns the values that were set for one queue, without defaults. The keys are setting names such
-        as `weight`. Raises ConfigurationError if two queue settings share an environment variable that is
-        set."""
+        as `weight`."""
         settings = queue_catalogue(name).values()
         for setting in settings:
             self._refuse_shared(setting)
@@ -162,8 +160,7 @@ class Settings:
 
     def effective(self, queues: Iterable[str] = ()) -> list[EffectiveSetting]:
         """Returns every setting with its value and origin. Queue settings are included only if they were set.
-
-        The queues are the given `queues`, and all queues that have a value in the arguments or the file."""
+        `queues`: queues to include besides those in the arguments and the file."""
         shown = [self._effective(setting) for setting in CATALOGUE.values()]
         for queue in sorted({*queues, *self.queues}):
             entries = (self._effective(setting) for setting in queue_catalogue(queue).values())
@@ -181,8 +178,7 @@ class Settings:
 
     def _refuse_shared(self, setting: Setting) -> None:
         """Raises ConfigurationError if another queue setting reads the same environment variable. For
-        example, the settings `feeds_key.concurrency` and `feeds.key_concurrency` share a variable, and so do
-        the queues `my-q` and `my_q`."""
+        example, the queues `my-q` and `my_q` share their variables."""
         for variable in setting.variables:
             if not self._environment.get(variable):
                 continue
@@ -236,9 +232,8 @@ def resolve_store_url(settings: Settings) -> StoreUrl:
 
 
 def _resolve_shared_url(url: str, origin: str) -> StoreUrl:
-    """Returns the parsed URL of REDIS_URL or DATABASE_URL, which may belong to another program. Raises
-    ConfigurationError if the URL is invalid or names a SQLite file. The message says how to set another
-    URL."""
+    """Returns the parsed URL of REDIS_URL or DATABASE_URL. Raises ConfigurationError if the URL is invalid or
+    names a SQLite file."""
     remedy = f"set TIDEMILL_URL, which wins over {origin.removeprefix('environment ')}"
     try:
         found = StoreUrl.parse(url, f"url from {origin}")
@@ -253,8 +248,8 @@ def _resolve_shared_url(url: str, origin: str) -> StoreUrl:
 
 
 def find_overruled_url(settings: Settings, used: StoreUrl) -> IgnoredSetting | None:
-    """Returns a warning if the settings name another store than `used`, the store that the application uses.
-    Returns None if they name the same store or no store."""
+    """Returns a warning if the settings name another store than `used`, the store that the application uses;
+    else None."""
     url, origin = settings.outside_value("url")
     if origin == "default":
         return None

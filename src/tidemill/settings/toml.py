@@ -18,8 +18,7 @@ APPLICATIONS_TABLE = "applications"
 
 def find_file(config: str | Path | None, environment: Mapping[str, str]) -> Path | None:
     """Returns the path of the TOML file, None if there is none. `config` or TIDEMILL_CONFIG may name the
-    file; a named file must exist. Otherwise it is tidemill.toml or pyproject.toml in the working
-    directory."""
+    file, which must then exist. Otherwise it is tidemill.toml or pyproject.toml in the working directory."""
     if named := config or environment.get("TIDEMILL_CONFIG"):
         path = Path(named)
         if not path.is_file():

@@ -132,7 +132,7 @@ def _make_retention(bounds: _RetentionBounds) -> Retention:
 
 def quote_value(value: Any) -> str:
     """Returns a wrong value as text for an error message, at most 60 characters long. Returns `***` if the
-    value looks like a secret, because it may be a secret in the wrong setting."""
+    value looks like a secret."""
     shown = repr(value)
     return "***" if _SECRET_PATTERN.search(shown) else shown[:_MAX_SHOWN_CHARACTERS]
 

@@ -43,8 +43,7 @@ def resolve_worker_options(
     settings: Settings, arguments: Mapping[str, Any], known: Mapping[str, QueueSettings]
 ) -> WorkerOptions:
     """Returns the checked options of a worker. `arguments` win over `settings`. `known` are the application's
-    queues; by default the worker serves all of them. Raises ConfigurationError for an unknown option or a
-    wrong type."""
+    queues. Raises ConfigurationError for an unknown option or a wrong type."""
     refuse_unknown_options(arguments, WorkerOptions.__dataclass_fields__, "worker")
     options = {**settings.configured("worker"), **arguments}
     options.pop("processes", None)  # read by the supervisor, not by a single worker
@@ -55,7 +54,7 @@ def resolve_worker_options(
 
 def resolve_weights(queues: QueuesArgument, known: Mapping[str, QueueSettings]) -> dict[str, int]:
     """Returns the weight of each queue that a worker serves. A queue without a given weight has its declared
-    weight from `known`. `queues=None`: all known queues, or the queue `default` if there are none."""
+    weight from `known`. `queues=None`: all known queues."""
     if queues is None:
         queues = list(known) or ["default"]
     elif isinstance(queues, str):

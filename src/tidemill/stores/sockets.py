@@ -1,8 +1,7 @@
 """Opens TCP connections to a host name with several addresses, some of which may be dead.
 
-A dead address often sends no refusal and stays silent until the timeout. So the next address is tried while
-the earlier attempts still wait for an answer (RFC 8305, "Happy Eyeballs"). asyncio has an option for this,
-uvloop has none."""
+The next address is tried while earlier attempts still wait for an answer (RFC 8305, "Happy Eyeballs").
+asyncio has an option for this, uvloop has none."""
 
 from __future__ import annotations
 
@@ -22,9 +21,8 @@ AddressInfo = tuple[Any, Any, int, str, Any]
 
 
 async def open_socket(host: str, port: int) -> socket.socket:
-    """Returns a socket that is connected to the first address of `host` that answers. The next address is
-    tried after 0.25 s, or as soon as an attempt fails. If all addresses fail, raises the error that occurred
-    first."""
+    """Returns a socket that is connected to the first address of `host` that answers. If all addresses fail,
+    raises the error that occurred first."""
     loop = asyncio.get_running_loop()
     addresses = interleave_families(await _addresses(host, port))
     if len(addresses) == 1:
@@ -49,8 +47,8 @@ async def open_socket(host: str, port: int) -> socket.socket:
 
 
 def open_blocking_socket(host: str, port: int, seconds: float) -> socket.socket:
-    """Returns a connected socket, without an event loop. The addresses of `host` are tried one after the
-    other. `seconds` is the limit for all attempts together, and the timeout of the returned socket."""
+    """Returns a connected socket, without an event loop. `seconds`: the limit for all addresses together, and
+    the timeout of the returned socket."""
     addresses = interleave_families(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
     errors: list[OSError] = []
     for address in addresses:
@@ -65,8 +63,7 @@ def open_blocking_socket(host: str, port: int, seconds: float) -> socket.socket:
 
 
 def interleave_families(addresses: Sequence[AddressInfo]) -> list[AddressInfo]:
-    """Returns the addresses with IPv6 and IPv4 alternating, because one of the two may be unreachable. The
-    first address stays first."""
+    """Returns the addresses with IPv6 and IPv4 alternating. The first address stays first."""
     first = [address for address in addresses if address[0] == addresses[0][0]]
     other = [address for address in addresses if address[0] != addresses[0][0]]
     turns = [address for pair in zip(first, other, strict=False) for address in pair]
@@ -85,8 +82,7 @@ def keep_alive(opened: socket.socket) -> None:
 
 
 async def _addresses(host: str, port: int) -> Sequence[AddressInfo]:
-    """Returns the addresses of a host. A host name is resolved in a thread. A numeric address needs no lookup
-    and no thread."""
+    """Returns the addresses of a host. A host name is resolved in a thread."""
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:

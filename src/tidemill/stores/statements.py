@@ -1,5 +1,5 @@
-"""Loads SQL statements from the `.sql` files of a store. There is one file per store method (`insert.sql`,
-`claim.sql`). In a file each statement follows a line `-- name: <name>`."""
+"""Loads SQL statements from the `.sql` files of a store. In a file each statement follows a line `-- name:
+<name>`."""
 
 from __future__ import annotations
 
@@ -37,11 +37,8 @@ def load_statements(package: str, verb: str) -> SqlStatements:
 
 @cache
 def load_migrations(package: str) -> list[tuple[int, str]]:
-    """Returns (version, script) for every version of the schema, oldest first.
-
-    A file is named by its version and its content: `sql/schema/0001-schema.sql`. The files of one version are
-    joined in the order of their names.
-    """
+    """Returns (version, script) for every version of the schema, oldest first. A file name starts with its
+    version: `sql/schema/0001-schema.sql`. The files of one version are joined in the order of their names."""
     folder = files(package) / "sql" / "schema"
     scripts: dict[int, str] = {}
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):

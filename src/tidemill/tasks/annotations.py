@@ -1,8 +1,7 @@
 """Reads the annotations of a handler: which types JSON can represent, and which fields an object may have.
 
-msgspec ignores unknown members of a JSON object. That is right for a worker, which must also run jobs that a
-newer version of the program sent. In JSON from a person or another program, an unknown member is probably a
-typing error. For such JSON this module compares the members with the fields."""
+A worker ignores unknown members of a JSON object, because a newer program may have sent the job. In JSON from
+a person or another program, an unknown member is an error; this module finds it."""
 
 from __future__ import annotations
 
@@ -26,8 +25,11 @@ _OBJECT_EXPECTED = re.compile(r"Expected `object( \| null)?`, got `(\w+)` - at `
 
 
 class UnknownMember(NamedTuple):
-    """A member of a JSON object that no field matches. `path` says where the object is in the payload,
-    `owner` is the name of the object's type, and `fields` has the known field names."""
+    """A member of a JSON object that no field matches.
+
+    - `path`: where the object is in the payload.
+    - `owner`: the name of the object's type.
+    - `fields`: the known field names."""
 
     path: str
     name: str
@@ -48,7 +50,9 @@ def contains_objects(kind: m.Type) -> bool:
 
 def find_unknown_member(kind: m.Type, value: Any, path: str) -> UnknownMember | None:
     """Returns the first member in the decoded JSON `value` that no field of `kind` matches; None if all
-    members match. `path` says where `value` is in the payload; the error message shows it."""
+    match.
+
+    `path`: where `value` is in the payload."""
     for inner, its, where in _walk_members(kind, value, path):
         if isinstance(inner, UnknownMember):
             return inner
@@ -76,8 +80,8 @@ def _walk_members(kind: m.Type, value: Any, path: str) -> Iterator[tuple[m.Type 
 
 
 def _matches_tag(member: Any, value: dict[str, Any]) -> bool:
-    """True if the JSON object `value` may have the type `member`, one of the types of a union. A tag is a
-    field that names the type. If the type has a tag, the object must have the same tag."""
+    """True if the JSON object `value` may have the type `member`. If the type has a tag (a field that names
+    the type), the object must have the same tag."""
     tag_field = getattr(member, "tag_field", None)
     return tag_field is None or value.get(tag_field) == member.tag
 

@@ -30,7 +30,7 @@ class FailedItem(msgspec.Struct, frozen=True, tag="failed"):
     """The result of an item that failed although its call succeeded: `FailedItem("not in any language we
     know")`.
 
-    The task's retry policy applies to the job of this item alone. `retry=False`: the job fails for good."""
+    The job of this item is retried alone. `retry=False`: the job fails for good."""
 
     reason: str
     retry: bool = True
@@ -45,9 +45,11 @@ class BatchRule:
     on_error: OnError = "bisect"
 
     def check(self, needs: Sequence[Need], uses: Sequence[PoolUse]) -> None:
-        """Checks the cost of one item, and raises InvalidJob in three cases. The item needs more than
-        `max_units` allows for a call. A unit of the item is neither in a limit of a pool nor in `max_units`.
-        A unit of `max_units` is not in the cost of the item.
+        """Checks the cost of one item. Raises InvalidJob in three cases:
+
+        - the item needs more than `max_units` allows for a call
+        - a unit of the item is neither in a limit of a pool nor in `max_units`
+        - a unit of `max_units` is not in the cost of the item
 
         `needs` is the cost of the item per pool, and `uses` are the pools of the task."""
         most = self.policy.max_units
@@ -139,8 +141,8 @@ def _list_element(where: str, hint: Any) -> Any:
 
 
 def _inner_annotation(parameter: inspect.Parameter, item: Any) -> Any:
-    """Returns the annotation of one item of a list parameter. If the parameter's annotation is a string such
-    as `"list[Text]"`, this is the text in the brackets. Otherwise it is `item`, the type of an item."""
+    """Returns the annotation of one item of a list parameter: `Text` for the string `"list[Text]"`, else
+    `item`."""
     annotation = parameter.annotation
     is_plain = isinstance(annotation, str) and annotation.startswith("list[") and annotation.endswith("]")
     return annotation.removeprefix("list[").removesuffix("]") if is_plain else item

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class JobTransaction:
     """The object in `async with ctx.transaction() as tx:`.
 
-    `tx.connection` is an asyncpg connection with an open transaction. At the end of the block the rows and
-    the success of the job commit together, or nothing commits."""
+    `tx.connection` is an asyncpg connection with an open transaction. The rows and the success of the job
+    commit together at the end of the block."""
 
     __slots__ = ("connection", "result")
 
@@ -77,11 +77,11 @@ ATTEMPT_WAITS: ContextVar[AttemptWaits | None] = ContextVar("tidemill_waits", de
 
 @asynccontextmanager
 async def open_wait(target: WaitTarget, patience: float | None) -> AsyncIterator[OpenWait | None]:
-    """Context manager: registers that the current attempt waits for `target`, until the block ends. Yields
-    the registered wait, or None outside of an attempt.
+    """Registers that the current attempt waits for `target`, until the block ends. Yields the registered
+    wait.
 
-    `patience` is the timeout of the wait in seconds. If it is 0, the caller does not wait: nothing is
-    registered, and None is yielded."""
+    `patience` is the timeout of the wait in seconds. With 0, or outside of an attempt, it registers nothing
+    and yields None."""
     waits = ATTEMPT_WAITS.get()
     wait = None if waits is None or patience == 0 else await waits.begin(target)
     try:
@@ -97,8 +97,8 @@ A = TypeVarTuple("A")
 
 
 class Reporter(Protocol):
-    """Receives the reports of an attempt, such as progress and log lines. In the worker's process this is the
-    heartbeat of the job. In a child process it is the pipe to the worker."""
+    """Receives the reports of an attempt, such as progress and log lines. In a child process it is the pipe
+    to the worker."""
 
     def progress(self, fraction: float, note: str | None) -> None: ...
     def log(self, line: str) -> None: ...
@@ -113,9 +113,9 @@ class Context:
 
     - `attempt`: the number of the attempt, from 1.
     - `state`: the value that the application's lifespan yielded.
-    - `batch`: the ids of all jobs of a batch, in the order of the items. Empty if the task is no batch task.
     - `job_id`: the id of the job; in a batch, the id of the first job.
-    - `flow`: the position of the job in its flow, None without a flow; in a batch, that of the first job."""
+    - `batch`: the ids of all jobs of a batch, in the order of the items; empty without a batch.
+    - `flow`: the position of the job, or of the batch's first job, in its flow; None without a flow."""
 
     __slots__ = (
         "_in_transaction",
@@ -185,10 +185,10 @@ class Context:
         return self._reporter.cancelled()
 
     async def progress(self, fraction: float, note: str | None = None) -> None:
-        """Reports the progress of the attempt, from 0 to 1, with an optional note.
+        """Reports the progress of the attempt, from 0 to 1, with an optional note. In a sync handler, call
+        `progress_sync`.
 
-        It returns at once. The latest report goes to the store with a heartbeat, at most twice a second.
-        A sync handler calls `progress_sync`."""
+        The method returns at once. The store gets the latest report, at most twice a second."""
         self.progress_sync(fraction, note)
 
     def progress_sync(self, fraction: float, note: str | None = None) -> None:
@@ -218,23 +218,20 @@ class Context:
         Without `pool`, the report is for the pool of the surrounding `ctx.spend`, or else for the task's
         first pool. `ctx.used(pool, …)` names another pool. `key` is the key of a keyed pool.
 
-        It never waits, and you may call it from threads. These mistakes are logged as a warning
-        (`FeedbackProblem`): a unit that the pool does not count, a value that is no response, and a task
-        without a pool. They do not raise an error, because a failed attempt would repeat and pay for the call
+        You may call it from threads; it never waits. A mistake, such as a unit that the pool does not count,
+        is logged as a warning (`FeedbackProblem`). It raises no error, because a retry would pay for the call
         again."""
         self._reporter.meter().used(pool, response, key, _check_amounts(units))
 
     def spend(
         self, pool: Pool, /, *, key: str | None = None, **units: float
     ) -> AbstractAsyncContextManager[None]:
-        """Reserves units of a pool for another provider call in the handler: `async with ctx.spend(voyage,
-        tokens=4_000):`.
+        """Reserves units of a pool for another provider call: `async with ctx.spend(voyage, tokens=4_000):`.
 
-        It waits at most 5 seconds. If the units are available only later, the attempt ends and does not
-        count. The job runs again when the units are available; the store reserves them for the job. The
-        handler then starts from the beginning, but stored steps are not repeated.
+        The units stay reserved until the attempt ends. `ctx.used` reports the real usage.
 
-        The units stay reserved until the attempt ends. `ctx.used` reports the real usage."""
+        If the units are not available within 5 seconds, the attempt ends and does not count. The job runs
+        again, from the beginning, when the units are available. Stored steps are not repeated."""
         self._refuse_inside("ctx.spend")
         return self._reporter.meter().spend(pool, key, _check_amounts(units))
 
@@ -270,16 +267,16 @@ class Context:
         """Calls a function once for this job and stores its result: `meta = await ctx.step("meta", ask_model,
         songs, paid=True)`.
 
-        A later attempt that calls the step with the same name and arguments gets the stored result, as the
-        function's return type. Arguments and result must be JSON data. A function that is not async runs in a
-        thread.
+        A later attempt that calls the step with the same name and arguments gets the stored result. Arguments
+        and result must be JSON data. A function that is not async runs in a thread.
 
         `paid=True` is for a call that costs money. The store records the call before it is made. The result
-        is stored even if another worker has taken over the job during the call.
+        is stored even if another worker has taken over the job.
 
-        If a worker dies during a paid call, it is unknown whether the call was paid for. `on_unknown="retry"`
-        then calls the function again; `on_unknown="park"` fails the job, so that a person can check. With
-        `paid`, type checkers accept keyword arguments of the function only inside a `functools.partial`."""
+        If a worker dies during a paid call, the call may have been paid. `on_unknown="retry"` then calls the
+        function again. `on_unknown="park"` fails the job, so that a person can check.
+
+        With `paid`, pass keyword arguments of the function in a `functools.partial`, for type checkers."""
         self._refuse_inside("ctx.step")
         return await self._reporter.steps().run(name, call, args, kwargs)
 
@@ -306,12 +303,11 @@ class Context:
               await tx.connection.execute(…)
               tx.done(result)
 
-        At the start it checks that this attempt still holds the job; if not, the attempt stops. At the end of
-        the block the rows and the success of the job commit together, or nothing commits. Return from the
-        handler after the block. If the block raises, nothing is stored.
+        At the end of the block the rows and the success of the job commit together, or nothing commits.
+        Return from the handler after the block. If the attempt no longer holds the job, it stops.
 
-        Call providers before the block. Inside it, `ctx.step` and `ctx.spend` raise an error, and the server
-        ends a transaction that is idle for ten seconds."""
+        Call providers before the block. Inside the block, `ctx.step` and `ctx.spend` raise an error. The
+        server ends a transaction that is idle for ten seconds."""
         self._refuse_inside("ctx.transaction")
         async with self._reporter.transaction() as transaction:
             self._in_transaction = True

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 def compute_needs(
     task: TaskDefinition, arguments: Mapping[str, Any], cost: Mapping[Any, Any] | None = None
 ) -> tuple[Need, ...]:
-    """Returns the units that a job needs from each pool of its task. `cost` replaces the cost of the task;
-    None keeps it.
+    """Returns the units that a job needs from each pool of its task. `cost`: replaces the cost of the task,
+    if given.
 
-    Raises InvalidJob if a pool could never grant the units, because the job would wait forever. The message
-    names the pool and the unit."""
+    Raises InvalidJob if a pool could never grant the units."""
     if cost is None:
         field = "cost" if task.batch is None else "item_cost"
         cost = _call_user_function(field, task, task.cost, arguments) if callable(task.cost) else task.cost
@@ -39,8 +38,8 @@ def compute_needs(
 
 
 def problem_with_call(task: TaskDefinition, pool: Pool, units: Units) -> str | None:
-    """Returns why the pool could never grant a call that consists of one job; None if it could. `units` is
-    the cost of the job. For a batch task, the fixed cost of a call is added."""
+    """Returns why the pool could never grant a call with one job; None if it could. `units` is the cost of
+    the job."""
     if task.batch is not None:
         call = task.batch.policy.call.get(pool.name, {})
         units = {**call, **{unit: amount + call.get(unit, 0.0) for unit, amount in units.items()}}

@@ -39,7 +39,7 @@ Middleware = Callable[[Context, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 class TaskDefinition:
     """A registered task: its handler, its codecs and its options.
 
-    - `key`, `unique`, `cost`: each may be a function, which is called with the arguments of each new job.
+    - `key`, `unique`, `cost`: each may be a function of the job's arguments.
     - `pools`: the pools of the task. The handler calls the provider of the first one.
     - `batch`: if set, the handler gets the items of several jobs, and `cost` is the cost of one item.
     - `paid`: True if results cost money although the task has no pool."""
@@ -82,10 +82,10 @@ def make_task_definition(
     codecs: Callable[[Handler, bool], Codecs] = _codecs,
     **options: Any,
 ) -> TaskDefinition:
-    """Returns the definition of a task, read from the handler's signature. Raises ConfigurationError if a
-    parameter cannot be represented in JSON.
+    """Returns the definition of a task, read from the handler's signature. Raises ConfigurationError if JSON
+    cannot represent a parameter.
 
-    `codecs` is a function that returns the payload and result codecs of the handler."""
+    `codecs`: a function that returns the payload and result codecs of the handler."""
     name = name or f"{_handler_module(handler)}.{handler.__qualname__}"
     _require(
         0 < len(name) <= MAX_NAME_CHARS, f"name: must have 1 to {MAX_NAME_CHARS} characters, has {len(name)}"
@@ -119,10 +119,9 @@ def _read_pools(pool: Any) -> tuple[PoolUse, ...]:
 
 
 def _handler_module(handler: Handler) -> str:
-    """Returns the name by which a worker can import the handler's module.
-
-    A script calls its own module `__main__`, while a worker imports the same file by its name. Both must use
-    the same task name. Code without a file keeps `__main__`, because it cannot be imported."""
+    """Returns the name by which a worker can import the handler's module, also for a script that runs as
+    `__main__`."""
+    # A worker imports a script by its file name; both must use the same task name.
     if handler.__module__ not in {"__main__", "__mp_main__"}:
         return handler.__module__
     names = getattr(inspect.unwrap(handler), "__globals__", {})
@@ -195,8 +194,8 @@ def _problem_with_functions(task: TaskDefinition) -> str | None:
 
 
 def _is_given_by_position(parameter: inspect.Parameter) -> bool:
-    """True if the parameter is positional-only and has no default, so that it cannot be passed by name. This
-    check is needed because `Signature.bind` of Python 3.13.0 wrongly allows passing it by name."""
+    """True if the parameter is positional-only and has no default."""
+    # `Signature.bind` of Python 3.13.0 wrongly allows passing this parameter by name.
     return parameter.kind is parameter.POSITIONAL_ONLY and parameter.default is parameter.empty
 
 
@@ -233,12 +232,11 @@ HandlerCall = Callable[[], Awaitable[Any]]
 
 
 def split_middleware(middleware: Sequence[Middleware]) -> tuple[Sequence[Middleware], Sequence[Middleware]]:
-    """Returns two lists: the middleware that runs in the worker, and the middleware that runs in the
-    handler's process.
+    """Returns the middleware that runs in the worker, and the middleware that runs in the handler's process.
 
-    Middleware with the attribute `stays_in_worker` runs in the worker. All other middleware runs in the
-    handler's process, because the handler may read context variables that the middleware sets."""
+    Middleware with the attribute `stays_in_worker` runs in the worker."""
     in_worker = tuple(layer for layer in middleware if hasattr(layer, STAYS_IN_WORKER))
+    # The handler may read context variables that the second group sets.
     return in_worker, tuple(layer for layer in middleware if layer not in in_worker)
 
 

@@ -1,8 +1,7 @@
 """Converts arguments and results to JSON and back, and checks them against the handler's annotations.
 
-A payload is a JSON object with one member per parameter. Encoding and decoding use one msgspec type made from
-the signature. So a payload that is accepted at enqueue also decodes at run time. pydantic models work if
-pydantic is installed; this module does not import it."""
+A payload is a JSON object with one member per parameter. A payload that is accepted at enqueue also decodes
+at run time. pydantic models work if pydantic is installed."""
 
 from __future__ import annotations
 
@@ -42,11 +41,8 @@ _NUMBER_ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 
 def canonical_json(payload: bytes) -> bytes:
-    r"""Returns the JSON in the form that this module writes: without spaces, and without escapes such as
-    \uXXXX for letters.
-
-    Other libraries write such escapes, and a text search in the store would not find the escaped text.
-    Numbers keep all their digits."""
+    r"""Returns the JSON without spaces and without \uXXXX escapes for letters. Numbers keep all digits."""
+    # A text search in the store would not find escaped text.
     return _NUMBER_ENCODER.encode(_DECIMAL_DECODER.decode(payload))
 
 

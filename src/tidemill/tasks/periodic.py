@@ -54,9 +54,10 @@ class PeriodicFunction(Generic[T]):
         return await self.function()
 
     def wake(self) -> None:
-        """Requests a run now, from any thread. Several requests before the run starts lead to one run. The
-        request reaches the worker that runs the function, also in another process. A lost request costs time
-        only, because the next run comes anyway."""
+        """Requests a run now, from any thread. The request also reaches a worker in another process.
+
+        Several requests before the run starts lead to one run. If a request is lost, the next run comes at
+        its usual time."""
         with self._lock:
             wakers = list(self._wakers)
         for waker in wakers:

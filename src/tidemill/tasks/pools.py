@@ -23,11 +23,8 @@ the job. None: unknown here, so the next classifier is called."""
 
 
 class Classifiers:
-    """The functions of an application that decide whether a provider's response is a refusal. For each pool,
-    the pool's own function runs before the functions for all pools.
-
-    Every pool of the application refers to this object. So code in a thread or a child process that has only
-    the pool can also classify responses."""
+    """The functions of an application that decide whether a provider's response is a refusal. A pool's own
+    function runs before the functions for all pools."""
 
     def __init__(self) -> None:
         self._of_pools: dict[str, Classifier] = {}
@@ -65,18 +62,17 @@ class PoolOptions(TypedDict, total=False):
     """The keyword options of `app.pool(…)`.
 
     - `keyed`: every key has its own limits; see `Pool.by`.
-    - `reserved_share`: the share of every limit that only urgent jobs may use. A job is urgent if its
-      priority is at most `urgent`.
-    - `jitter`: how many seconds after its claim a call may reach the provider. The handler must start
-      in the first half of this time. Otherwise the worker does not start it and gives the job back to
-      the store. The second half is for the time until the provider counts the call.
+    - `reserved_share`: the share of every limit that only urgent jobs may use.
+    - `urgent`: a job is urgent if its priority is at most this number.
+    - `jitter`: how many seconds after its claim a call may reach the provider. The handler must start in the
+      first half of this time; otherwise the worker gives the job back to the store.
     - `midnight`: how many seconds earlier or later than ours the provider's calendar windows may begin.
-    - `resumes`: the time of day at which the provider resets a daily quota, if this is not the start of
-      the pool's calendar window.
-    - `probe_every`: seconds between probes of a pool that would otherwise stay closed until a person
-      opens it.
-    - `classify`: a function of an exception or response of this provider. It returns a `Refusal`, False
-      if it is no refusal, or None if unknown. It runs before the built-in adapters."""
+    - `resumes`: the time of day at which the provider resets a daily quota, if this is not the start of the
+      pool's calendar window.
+    - `probe_every`: seconds between probes of a pool that would otherwise stay closed until a person opens
+      it.
+    - `classify`: a function of an exception or response of this provider. It returns a `Refusal`, False if it
+      is no refusal, or None if unknown. It runs before the built-in adapters."""
 
     keyed: bool
     reserved_share: float
@@ -101,11 +97,10 @@ class Pool:
 
     def watch(self, client: ClientT) -> ClientT:
         """Adds hooks to a client of openai, anthropic, google-genai, httpx, httpx2, aiohttp or requests, and
-        returns the same client.
+        returns the same client: `client = gemini.watch(genai.Client())`.
 
-        `client = gemini.watch(genai.Client())`. The pool then sees every request that the client sends inside
-        a handler: its time, status, rate-limit headers and usage. This includes streams and the client's own
-        retries. You do not need `ctx.used`. Outside of a handler the hooks do nothing."""
+        The pool then sees every request that the client sends inside a handler: its time, status, rate-limit
+        headers and usage. Streams and the client's own retries are included. You do not need `ctx.used`."""
         from tidemill.hooks import watch
 
         return watch(self, client)
@@ -170,7 +165,7 @@ def declare_pool(
 
 def read_pool_uses(value: Any) -> tuple[PoolUse, ...]:
     """Returns the pools of a task, read from its option `pool`: a pool, the result of `Pool.by`, or a list of
-    these. The first pool is the provider that the task calls."""
+    these."""
     if value is None:
         return ()
     # A PoolUse is a tuple itself.
@@ -212,7 +207,7 @@ _OPTION_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
 
 
 def _is_type(value: Any, expected: tuple[tuple[type, ...], str]) -> bool:
-    """True if the value has one of the types in `expected`, a pair of types and their description. A bool is
-    accepted only if bool is one of the types, although it is an int in Python."""
+    """True if the value has one of the types in `expected`, a pair of types and description. A bool does not
+    count as an int."""
     kinds, _ = expected
     return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))

@@ -1,7 +1,4 @@
-"""Finds the secrets in jobs and removes them from texts.
-
-Everything that leaves the process is redacted here: API, pages, webhooks, events, log lines, spans and the
-output of commands."""
+"""Finds the secrets in jobs and removes them from all texts that leave the process."""
 
 from __future__ import annotations
 
@@ -30,8 +27,9 @@ _MAX_EVENT_BYTES = 256 * 1024
 
 
 class TaskSecrets:
-    """Finds and hides the secrets in the jobs of all tasks. `more` are field names to hide in every job, in
-    addition to the usual names such as passwords and tokens."""
+    """Finds and hides the secrets in the jobs of all tasks.
+
+    `more`: field names to hide in every job, beside the usual names such as passwords and tokens."""
 
     def __init__(self, tasks: Mapping[str, TaskDefinition], more: Iterable[str] = ()) -> None:
         self._tasks, self.usual = tasks, SecretNames(more)
@@ -50,8 +48,8 @@ class TaskSecrets:
         return names
 
     def all_names(self) -> list[SecretNames]:
-        """Returns a list. Its first element has the field names that are secret in every job. Each further
-        element has the field names that are secret in the jobs of one task."""
+        """Returns the field names that are secret in every job, then for each task the names that are secret
+        in its jobs."""
         return [self.usual, *map(self.names, self._tasks)]
 
     def hides_result(self, task: str) -> bool:
@@ -74,9 +72,8 @@ class TaskSecrets:
 class EventRedactor:
     """Removes the secrets of one job from the texts of one event.
 
-    The first call of `text` searches the job's payload for secrets. The payload and all texts of the event
-    share one size limit. A text that exceeds the limit is replaced by a short message. If the payload exceeds
-    the limit, its secrets are unknown, so every text is replaced."""
+    The payload and all texts share one size limit. A text beyond the limit is replaced by a short message. If
+    the payload is beyond the limit, every text is replaced."""
 
     def __init__(self, secrets: TaskSecrets, task: str, payload: bytes | None) -> None:
         self._secrets, self._task, self._payload = secrets, task, payload
@@ -117,8 +114,7 @@ def _decode(stored: bytes) -> Any:
 def find_secret_fields(task: TaskDefinition) -> frozenset[str]:
     """Returns the names of all parameters and fields with `Annotated[…, Secret]`, at any depth.
 
-    A name is hidden wherever it occurs in a job of the task, even in another object. It is better to hide too
-    much than too little."""
+    A name is hidden wherever it occurs in a job of the task, even in another object."""
     found = {
         name
         for parameter, hint in task.payload.hints.items()

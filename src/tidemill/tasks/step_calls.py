@@ -77,8 +77,9 @@ class StepCall(msgspec.Struct, frozen=True):
 
     def encode(self, value: Any) -> bytes:
         """Returns the result as JSON for the store. Raises StepUnusable if the result is not JSON data or is
-        too large. The job then fails for good, because a retry would pay again for a result that cannot be
-        stored."""
+        too large.
+
+        The job then fails for good, because a retry would pay again."""
         try:
             result = self.codec.encode(value) or b"null"
         except Exception as error:
@@ -150,8 +151,7 @@ def _bind_arguments(
     call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
     """Returns the arguments by parameter name, so that positional and keyword calls identify the same step.
-
-    Defaults are left out: stored results stay valid if the function gets a new parameter with a default."""
+    Defaults are left out."""
     try:
         signature = inspect.signature(call)
     except (TypeError, ValueError):  # written in C
@@ -163,6 +163,7 @@ def _bind_arguments(
                 "give it by functools.partial to a function of another signature, or rename it"
             )
     try:
+        # Without defaults: a new parameter with a default keeps stored results valid.
         return dict(signature.bind(*args, **kwargs).arguments)
     except TypeError as error:
         raise ConfigurationError(f"{_function_name(call)}: {error}") from None

@@ -1,8 +1,7 @@
 """`ctx.step`: a call whose result is stored, so that a later attempt does not repeat it.
 
-The generator `StepRunner._exchange` contains the rules. It yields a request to the store, or None when the
-step's function has to be called. It then receives the store's reply or the function's result. `run` executes
-the generator on the event loop, and `run_sync` executes it in a thread."""
+The generator `StepRunner._exchange` contains the rules. It yields requests to the store, or None to call the
+step's function. `run` executes the generator on the event loop, and `run_sync` in a thread."""
 
 from __future__ import annotations
 
@@ -32,8 +31,8 @@ StepExchange = Generator[StepRequest | None, Any, Any]
 
 
 class CheckpointClient(Protocol):
-    """Answers the requests of a step, such as the lookup of a stored result. In the worker's process this is
-    the object that manages the attempt. In a child process it is the pipe to the worker."""
+    """Answers the requests of a step, such as the lookup of a stored result. In a child process it is the
+    pipe to the worker."""
 
     async def ask(self, question: StepRequest) -> StepReply: ...
     def ask_sync(self, question: StepRequest) -> StepReply: ...

@@ -1,11 +1,11 @@
 """Usage reports of a handler: the units that its calls used, and the limits and refusals that providers
 report.
 
-A `UsageMeter` runs in the same place as the handler: on the worker's event loop, in a thread or in a child
-process. It reads responses and exceptions there and passes simple values to a `UsageSink`.
+A `UsageMeter` runs where the handler runs: on the event loop, in a thread or in a child process. It passes
+simple values to a `UsageSink`.
 
-A report belongs to the pool that it names. Otherwise it belongs to the pool of the innermost `ctx.spend`, or
-else to the first pool of the task."""
+A report belongs to the pool that it names, else to the pool of the innermost `ctx.spend`, else to the first
+pool of the task."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _NON_RESPONSE_TYPES = (str, bytes, int, float, list, set)
 
 
 class UnitsUnavailable(SnoozeFor):
-    """Raised if units of a pool cannot be reserved soon. The attempt then ends and does not count, and the
-    job waits for the units. `needs` has these units, per pool."""
+    """Raised if units of a pool cannot be reserved soon. The attempt ends and does not count. The job waits
+    for `needs`."""
 
     def __init__(self, needs: tuple[Need, ...], delay: float, reason: str) -> None:
         super().__init__(delay, reason)
@@ -99,8 +99,7 @@ class UsageMeter:
         """Reports the usage of a call; see `Context.used`. If `response` is None, `pool` may be a response
         instead of a pool.
 
-        Most mistakes are logged and do not raise, because a failed attempt would repeat and pay for the call
-        again."""
+        Most mistakes are logged and raise no error, because a retry would pay for the call again."""
         if response is None and not isinstance(pool, Pool):
             pool, response = None, pool
         if not isinstance(pool, Pool | None):
@@ -129,9 +128,9 @@ class UsageMeter:
     def refused(self, error: BaseException) -> Refusal | None:
         """Returns the provider's refusal in the exception that ended the handler; None if it is no refusal.
 
-        Reports the exception, unless it was reported before. Never raises, because the attempt must end. A
-        `DependencyUnavailable` is no refusal, even if its cause is a response: that response came from the
-        dependency and not from the pool's provider."""
+        Reports the exception, unless it was reported before. Never raises. A `DependencyUnavailable` is no
+        refusal."""
+        # A response in its cause came from the dependency, not from the pool's provider.
         if isinstance(error, DependencyUnavailable):
             if self._calls is not None:
                 self._calls.report_unanswered()
@@ -165,8 +164,8 @@ class UsageMeter:
             _CURRENT_SPEND.reset(before)
 
     async def take(self, needs: tuple[Need, ...], uses: Sequence[PoolUse]) -> None:
-        """Reserves `needs` before the handler runs. This is only for a job whose needs were not known when it
-        was created. For every other job the claim has reserved the units."""
+        """Reserves `needs` before the handler runs. Use it only for a job whose needs were unknown at its
+        creation."""
         for need, use in zip(needs, uses, strict=True):
             self._remember_pool(use.pool)
             late_at = await self._reserve(need)
@@ -175,8 +174,8 @@ class UsageMeter:
         self._needs = needs
 
     async def _reserve(self, need: Need) -> float:
-        """Waits until the units are reserved. Returns the time, by `UsageSink.now`, until which a request may
-        be sent; a later request is reported as late.
+        """Waits until the units are reserved. Returns the time, by `UsageSink.now`, after which a request is
+        late.
 
         Raises UnitsUnavailable if the wait would be longer than 5 s, or longer than the attempt may still
         run."""
@@ -199,11 +198,10 @@ class UsageMeter:
             await asyncio.sleep(max(wait, 0.001))
 
     def _needs_to_wait_for(self, need: Need) -> tuple[Need, ...]:
-        """Returns the units that must be available before the job runs again. These are all units that this
-        attempt reserved or requested, because the next attempt requests them again.
+        """Returns the units that must be available before the job runs again: all that this attempt reserved
+        or requested.
 
-        If the pools can never grant all of them together, returns only `need`, which could not be reserved
-        now."""
+        If the pools can never grant all of them together, returns only `need`."""
         everything = combine_needs(self._spends, (need,))
         if self._problem_with(everything) is None:
             return everything
@@ -246,10 +244,11 @@ class UsageMeter:
                 )
 
     def _read(self, need: Need, source: Any, *, by_hand: bool = False, watched: bool = False) -> Units:
-        """Returns the units that a response or exception reports, and passes its limits and its refusal to
-        the pool.
+        """Returns the units that a response or exception reports. Passes its limits and its refusal to the
+        pool.
 
-        `by_hand=True`: the handler called `ctx.used`. `watched=True`: a client hook saw the response."""
+        - `by_hand`: True if the handler called `ctx.used`.
+        - `watched`: True if a client hook saw the response."""
         from tidemill.feedback import build_observation, read_feedback
 
         own = () if self._classifiers is None else self._classifiers.of(need.pool)
@@ -276,9 +275,8 @@ class UsageMeter:
         return {"requests": 1.0, **(reading.usage or {})}
 
     def _with_known_refusal(self, seen: Observation, source: Any) -> Observation:
-        """Returns the observation `seen`, which was read from `source`, a response or exception. An exception
-        may lack the text of the response that caused it. If the pool's last response was a refusal with the
-        same status, that refusal replaces the one in `seen`. Also remembers the refusal of each response."""
+        """Returns `seen`, the observation read from `source`, a response or exception. An exception gets the
+        refusal of the pool's last response, if both have the same status."""
         pool_key = (seen.pool, seen.key)
         if not isinstance(source, BaseException):
             self._refusal_by_pool[pool_key] = seen.refusal
@@ -322,7 +320,9 @@ def _key_hint(pool: Pool) -> str:
 
 
 def _make_units_unavailable(needs: tuple[Need, ...], lacking: Need, wait: float) -> UnitsUnavailable:
-    """Returns the error that delays the job for `wait` seconds, at most one hour. If `wait` is infinite, the
-    delay is 60 s. `lacking` is the need that could not be reserved."""
+    """Returns the error that delays the job for `wait` seconds: at most one hour, or 60 s if `wait` is
+    infinite.
+
+    `lacking`: the need that could not be reserved."""
     delay = UNKNOWN_WAIT_SECONDS if math.isinf(wait) else min(wait, MAX_SNOOZE_SECONDS)
     return UnitsUnavailable(needs, delay, f"waits for pool {lacking.name}")

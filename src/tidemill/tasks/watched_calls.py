@@ -21,8 +21,8 @@ MAX_CORRECTABLE_ANSWERS = 100
 
 
 class AnswerReader(Protocol):
-    """A function that reads a response and reports its limits to the pool. It returns the used units and the
-    refusal; the refusal is None if the response is no refusal."""
+    """A function that reads a response and reports its limits to the pool. It returns the used units, and the
+    refusal if there is one."""
 
     def __call__(self, need: Need, source: Any) -> tuple[Units, Refusal | None]: ...
 
@@ -61,10 +61,10 @@ class MeteredCalls:
         return call
 
     def departure(self, call: MeteredCall, *, first: bool) -> Departure | None:
-        """Returns how the pool has to count this request before it is sent. EXTRA: no reservation covers the
-        request. LATE: the request is sent later than its reservation allows. None: the reservation covers it.
+        """Returns how the pool has to count this request. EXTRA: no reservation covers it. LATE: it is sent
+        later than its reservation allows. None: its reservation covers it.
 
-        `first=True`: it is the first request of the call, not a retry by the client."""
+        `first`: True for the first request of the call, False for a retry by the client."""
         need, now = call.need, self.sink.now()
         if first and self.is_extra(call):
             call.is_extra, call.late_at = True, now + SEND_SHARE * call.jitter
@@ -104,8 +104,9 @@ class MeteredCalls:
                     del self._correctable[next(iter(self._correctable))]
 
     def find_reported_call(self, pool_key: PoolKey) -> MeteredCall | None:
-        """Returns the call to which a `ctx.used` belongs; None if all calls of the pool are reported. It is
-        the last call of this asyncio task or thread, or else the newest call that is not reported yet."""
+        """Returns the call that a `ctx.used` reports; None if all calls of the pool are reported.
+
+        It is the last call of this asyncio task or thread, else the newest call without a report."""
         last = LAST_CALL.get()
         with self._lock:
             candidates = (
@@ -122,8 +123,8 @@ class MeteredCalls:
 class MeteredCall:
     """One call that a client hook sees; implements `hooks.watched_call.WatchedCall`.
 
-    `units` come from the response, `by_hand` from `ctx.used`. If both have an amount for the same unit, the
-    amount in `by_hand` is used."""
+    - `units`: the units that the response reports.
+    - `by_hand`: the units that `ctx.used` reports; they win over `units`."""
 
     def __init__(self, calls: MeteredCalls, need: Need, jitter: float) -> None:
         self._calls, self.need, self.jitter = calls, need, jitter
@@ -147,11 +148,11 @@ class MeteredCall:
 
     def left(self, requests: int) -> None:
         """Counts `requests` requests that were sent at an unknown time. Does nothing if the hook saw when
-        they were sent. They are never reported as late, because this method may run 60 s after the
-        sending."""
+        they were sent."""
         if self._has_left:
             return
         self._has_left = True
+        # Never LATE: this may run 60 s after the requests were sent.
         for _ in range(requests):
             if self._calls.is_extra(self):
                 with self._without_raising():
@@ -202,8 +203,7 @@ class MeteredCall:
 
 
 class UsageSink(Protocol):
-    """Receives the usage of an attempt. In the worker's process this is the object that manages the attempt.
-    In a child process it is the pipe to the worker. Any thread may call it."""
+    """Receives the usage of an attempt, from any thread. In a child process it is the pipe to the worker."""
 
     def used(self, usage: PoolUsage, number: int | None = None) -> None:
         """Adds usage. If usage with the same `number` was added before, the new usage replaces it."""

@@ -8,5 +8,4 @@
     current_attempt   the attempt that the running code belongs to
     otel              OpenTelemetry spans
 
-An event is built only if a listener wants it, so an event without listeners costs nothing. The log is
-one listener; metrics, traces and `app.on` are others."""
+An event without listeners costs nothing."""

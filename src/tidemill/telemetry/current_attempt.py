@@ -1,7 +1,6 @@
 """The attempt that the running code belongs to, as context variables.
 
-The worker sets the variables at the start of each attempt's asyncio task; threads and isolated processes
-inherit them. A variable holds the claimed job itself. No copy is made, so setting it costs almost nothing."""
+The worker sets the variables at the start of each attempt; threads and isolated processes inherit them."""
 
 from __future__ import annotations
 
@@ -61,7 +60,7 @@ def add_current_attempt(
 
 class CurrentAttemptFilter(logging.Filter):
     """A filter for handlers of the `logging` module that adds `job`, `task`, `attempt` and `trace` to every
-    record. Outside of an attempt these are "-", so a format such as `%(job)s %(message)s` always works."""
+    record. Outside of an attempt each of them is "-"."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         known = add_current_attempt(None, "", {}) or _NO_ATTEMPT

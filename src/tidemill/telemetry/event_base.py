@@ -11,11 +11,11 @@ LEVEL_RANKS: dict[str, int] = {"debug": 10, "info": 20, "warning": 30, "error": 
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened. `level` and `sentence` are the level and text of its log line. `str(event)`
-    says what happened, to which job or worker, and why.
+    """Something that happened. `str(event)` says what happened, to which job or worker, and why.
 
-    `is_log_throttled=True` is for events that come in large numbers. The log then has one such event per
-    minute at `level`, and the others at `debug`. Listeners receive all of them."""
+    - `level`, `sentence`: the level and text of its log line
+    - `is_log_throttled`: True if the log has one event per minute at `level`; further events are at
+      `debug`"""
 
     level: ClassVar[LogLevel] = "info"
     sentence: ClassVar[str] = ""

@@ -19,10 +19,10 @@ Listener = Callable[[Any], object]
 
 
 class Signals:
-    """Delivers events to listeners. It is thread-safe: `subscribe` and `unsubscribe` replace the tuples of
-    listeners and never change them, so `emit` can read a tuple at any time."""
+    """Delivers events to listeners. It is thread-safe."""
 
     def __init__(self) -> None:
+        # The tuples are replaced, never changed, so `emit` can read one at any time.
         self._subscribed: dict[type[Event], tuple[tuple[Listener, int], ...]] = {}
         self._listeners: dict[type[Event], tuple[Listener, ...]] = {}
         self._failed: list[Listener] = []
@@ -30,10 +30,7 @@ class Signals:
 
     def subscribe(self, listener: Listener, *types: type[Event], level: str = "debug") -> None:
         """Subscribes `listener` to the given event types. A base class means all its subclasses; no types
-        means every event.
-
-        Only events of `level` or above are delivered. If the same listener subscribes again, the last level
-        applies."""
+        means every event. Only events of `level` or above are delivered."""
         self.check(types)
         _check_listener(listener)
         with self._lock:
@@ -67,8 +64,7 @@ class Signals:
                 )
 
     def wants(self, kind: type[Event]) -> bool:
-        """True if at least one listener receives events of this class. The worker asks this for every job, so
-        it costs one dict lookup."""
+        """True if at least one listener receives events of this class."""
         listeners = self._listeners.get(kind)
         return bool(self._find(kind) if listeners is None else listeners)
 
@@ -139,8 +135,7 @@ LOG_THROTTLE_SECONDS = 60.0
 
 
 class EventLogger:
-    """The listener that writes events to the log. `now` returns the time of a monotonic clock in seconds. The
-    package structlog is imported only when the first line is written."""
+    """The listener that writes events to the log. `now` returns the time of a monotonic clock in seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now

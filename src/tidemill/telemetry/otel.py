@@ -46,10 +46,8 @@ SPAN_RETENTION_SECONDS = 7 * 86400.0
 
 
 def instrument(app: Any, tracer_provider: TracerProvider | None = None) -> None:
-    """Makes the application create spans for every job that it enqueues and runs. Call `instrument(app)`
-    before its workers start; repeated calls do nothing.
-
-    `tracer_provider=None`: uses the tracer provider that the program has set up."""
+    """Makes the application create spans for every job that it enqueues and runs. Call it before the workers
+    start. `tracer_provider=None`: uses the tracer provider that the program has set up."""
     try:
         from opentelemetry import trace
     except ImportError:
@@ -65,8 +63,10 @@ def instrument(app: Any, tracer_provider: TracerProvider | None = None) -> None:
 
 
 class OpenTelemetryTracer:
-    """Creates spans for enqueues and attempts. `store` returns the store of the running event loop.
-    `redacted` takes a text, a task and a payload, and removes the job's secrets from the text."""
+    """Creates spans for enqueues and attempts.
+
+    - `store`: returns the store of the running event loop
+    - `redacted`: takes a text, a task and a payload, and removes the job's secrets from the text"""
 
     def __init__(
         self, tracer: Any, store: Callable[[], Awaitable[Any]], redacted: Callable[[str, str, bytes], str]
@@ -159,8 +159,8 @@ class OpenTelemetryTracer:
         return list(links.values())
 
     async def _before(self, jobs: Sequence[ClaimedJob]) -> dict[str, Document]:
-        """Returns a dict from job id to the document that stores the span of the job's last failed attempt. A
-        job without such a document has no entry. The dict is empty if the store cannot be read."""
+        """Returns a dict from job id to the document that stores the span of the job's last failed attempt.
+        The dict is empty if the store cannot be read."""
         repeated = [job for job in jobs if job.attempt > 1 or job.generation]
         if not repeated:
             return {}
@@ -176,7 +176,7 @@ class OpenTelemetryTracer:
 
     async def _keep(self, jobs: Sequence[ClaimedJob], before: Mapping[str, Document]) -> None:
         """Stores the current span for each job, so that the span of its next attempt can link to it. `before`
-        has the documents to replace. A store error is ignored, because it would hide the handler's error."""
+        has the documents to replace. A store error is ignored."""
         if (trace := self.current_trace()) is None:
             return
         then = DocumentUpdate(
@@ -195,8 +195,8 @@ class OpenTelemetryTracer:
             )
 
     def _record(self, span: Span, error: BaseException, job: ClaimedJob) -> None:
-        """Records the handler's error on the span, without secrets. For an error in a child process only type
-        and message are known, so there is no stack trace."""
+        """Records the handler's error on the span, without secrets. An error of a child process has no stack
+        trace."""
         recorded = getattr(getattr(error, "outcome", None), "error", None)
         kind, message = (
             (type(error).__name__, str(error)) if recorded is None else (recorded.type, recorded.message)

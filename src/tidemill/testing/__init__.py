@@ -4,14 +4,13 @@ Choose the tool by what you test:
 
 - `kit` replaces the application's store by an empty one in memory. The test decides when jobs run.
 - `inline` runs each job in the call that enqueues it. Use it if jobs are not the subject of the test.
-- `run_virtual` runs a coroutine in virtual time. A sleep of a day or a retry after an hour takes
-  milliseconds.
+- `run_virtual` runs a coroutine in virtual time. A sleep of a day takes milliseconds.
 - `ManualClock` is a clock for tests without an event loop.
 - `tidemill.testing.simulator` simulates the APIs of providers, with quotas, refusals and bills.
 - `tidemill.testing.conformance` is the test suite that every store must pass.
 
-The package includes a pytest plugin: the mark `@pytest.mark.tidemill` runs an async test in virtual
-time, and the fixture `tidemill_kit` returns a kit.
+The package includes a pytest plugin. The mark `@pytest.mark.tidemill` runs an async test in virtual time, and
+the fixture `tidemill_kit` returns a kit.
 """
 
 from __future__ import annotations

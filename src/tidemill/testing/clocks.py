@@ -16,8 +16,10 @@ from tidemill.times import to_seconds
 class ManualClock:
     """A clock that moves only when the test moves it.
 
-    `advance` lets time pass. `step_wall` changes only the wall clock, like an NTP correction. `reboot`
-    simulates a restart of the machine; the boot clock restarts near 0."""
+    - `advance` lets time pass.
+    - `step_wall` changes only the wall clock, like an NTP correction.
+    - `reboot` simulates a restart of the machine: the boot clock starts near 0.
+    """
 
     def __init__(self, wall: float = 1_700_000_000.0, boot: float = 5_000.0) -> None:
         self._wall, self._boot, self._boots = wall, boot, 1
@@ -103,8 +105,8 @@ MIN_ADVANCE_SECONDS = 1e-6
 
 
 class KitClock:
-    """The clock of a test kit. Its time is the sum of two durations: the seconds by which the kit has
-    advanced it, and the time of the virtual event loop, if the test runs on one."""
+    """The clock of a test kit. Its time is the seconds by which the kit has advanced it, plus the time of the
+    virtual event loop, if there is one."""
 
     boot_id = "test"
 

@@ -1,8 +1,8 @@
 """Inline mode: enqueueing runs the handler at once, in the same call.
 
-Use it for tests of code that enqueues jobs as a side effect. The test starts no worker and waits for
-nothing. The client validates requests as usual. There are no retries and no delays, and an error of the
-handler is raised in the caller."""
+Use it for tests of code that enqueues jobs as a side effect. The test starts no worker and waits for nothing.
+There are no retries and no delays, and the caller gets the handler's error.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ class inline(JobAssertions):  # noqa: N801 - called like a function
     """Runs every job of the application in the call that enqueues it: `with testing.inline(app) as kit:`.
 
     It works in sync and async tests. By default, the call that enqueues the job raises the handler's error.
-    `errors="store"`: the error is stored with the job, and `job.result()` raises JobFailed. `state` replaces
-    the value of the application's lifespan (`ctx.state`)."""
+    With `errors="store"` the error is stored with the job, and `job.result()` raises JobFailed. `state`
+    replaces the value of the application's lifespan (`ctx.state`).
+    """
 
     def __init__(
         self, app: Tidemill, *, errors: Literal["raise", "store"] = "raise", state: Any = UNSET

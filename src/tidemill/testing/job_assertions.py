@@ -57,9 +57,7 @@ class JobAssertions:
 
     def assert_enqueued(self, task: Task[..., Any], *args: Any, **kwargs: Any) -> Job:
         """Asserts that a job of the task was enqueued with these arguments, and returns the newest such job.
-        Without arguments, any job of the task matches.
-
-        The test can check `.queue`, `.priority` or `.due` of the returned job."""
+        Without arguments, any job of the task matches."""
         found = self._matching(task, args, kwargs)
         if not found:
             raise AssertionError(format_not_enqueued(task.definition, args, kwargs, self.enqueued()))

@@ -6,11 +6,12 @@
             kit.assert_enqueued(send, order=7)          kit.assert_enqueued(send, order=7)
             kit.run_for(3600)                           await kit.run_for(3600)
 
-The sync kit has a virtual event loop, so a handler that sleeps for an hour takes no real time. The async kit
-runs handlers on the loop of the test. If that is a virtual loop (`@pytest.mark.tidemill`, `run_virtual`),
-sleeps take no real time either. On a normal loop, handlers can use sockets, and sleeps take real time.
+The sync kit has a virtual event loop, so a sleep in a handler takes no real time. The async kit runs handlers
+on the loop of the test. That loop may be virtual too (`@pytest.mark.tidemill`, `run_virtual`). On a normal
+loop handlers can use sockets, and sleeps take real time.
 
-Neither kit waits for a retry, a delay or a pool. `run_for` moves the store's clock to the next due time."""
+Neither kit waits for a retry, a delay or a pool. `run_for` moves the store's clock to the next due time.
+"""
 
 from __future__ import annotations
 
@@ -71,11 +72,8 @@ class _KitRunner(JobAssertions):
         return self._finished_since(before, check=check)
 
     async def _drain(self) -> None:
-        """Runs workers one after the other until no queue has ready jobs. Each worker runs until it is idle.
-
-        A worker serves the queues that have jobs when it starts. If its handlers enqueue jobs to other
-        queues, the next worker serves these too. One worker also runs if no job is ready but a flow or
-        schedule has to be advanced."""
+        """Runs workers one after the other until no queue has ready jobs. Each worker serves the queues that
+        have jobs when it starts. One worker also runs if only a flow or schedule has to be advanced."""
         served: set[str] = set()
         has_run = False
         while (new := self._busy_queues() - served) or (
@@ -123,15 +121,16 @@ class Kit(_KitRunner):
     def run_until_idle(self, *, check: bool = True) -> list[Job]:
         """Runs jobs until no job is running and none can start now. Returns the jobs that finished.
 
-        Jobs that wait for a retry, a delay or a pool stay in the store. `check=True`: raises
-        UnexpectedFailure if a job failed for good."""
+        Jobs that wait for a retry, a delay or a pool stay in the store. With `check=True` it raises
+        UnexpectedFailure if a job failed for good.
+        """
         return self.run(self._run_until_idle(check=check))
 
     def run_for(self, seconds: float | timedelta, *, check: bool = True) -> list[Job]:
         """Lets `seconds` pass and runs every job that can start in that time. Returns the jobs that finished.
 
-        This includes delayed jobs, retries and jobs that wait for a pool. `check=True`: raises
-        UnexpectedFailure if a job failed for good."""
+        With `check=True` it raises UnexpectedFailure if a job failed for good.
+        """
         return self.run(self._run_for(seconds, check=check))
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
@@ -154,15 +153,16 @@ class AsyncKit(_KitRunner):
     async def run_until_idle(self, *, check: bool = True) -> list[Job]:
         """Runs jobs until no job is running and none can start now. Returns the jobs that finished.
 
-        Jobs that wait for a retry, a delay or a pool stay in the store. `check=True`: raises
-        UnexpectedFailure if a job failed for good."""
+        Jobs that wait for a retry, a delay or a pool stay in the store. With `check=True` it raises
+        UnexpectedFailure if a job failed for good.
+        """
         return await self._run_until_idle(check=check)
 
     async def run_for(self, seconds: float | timedelta, *, check: bool = True) -> list[Job]:
         """Lets `seconds` pass and runs every job that can start in that time. Returns the jobs that finished.
 
-        This includes delayed jobs, retries and jobs that wait for a pool. `check=True`: raises
-        UnexpectedFailure if a job failed for good."""
+        With `check=True` it raises UnexpectedFailure if a job failed for good.
+        """
         return await self._run_for(seconds, check=check)
 
 

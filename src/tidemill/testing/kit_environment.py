@@ -54,11 +54,8 @@ UNSET: Any = _UnsetArgument()
 
 
 class RetainingMemoryStore(MemoryStore):
-    """A memory store that keeps all finished jobs, so that a test can inspect them later.
-
-    A batch that is not full waits for more jobs. In a test this wait would take real time, so the store
-    advances the kit's clock to the end of the wait while no job runs. On a virtual event loop a wait takes no
-    real time, and the store does not advance the clock."""
+    """A memory store that keeps all finished jobs, so that a test can inspect them later. If a batch waits
+    for more jobs while no job runs, the store advances the kit's clock to the end of the wait."""
 
     async def settle(
         self, settlements: Sequence[Settlement], request: ClaimRequest | None = None
@@ -115,10 +112,7 @@ class KitEnvironment:
 
     def next_due(self) -> float | None:
         """Returns the seconds until another job can start or a flow or schedule is due; None if nothing is
-        due.
-
-        It considers scheduled jobs, the ends of pauses, jobs that wait for a pool or a batch, schedule ticks
-        and flow timeouts."""
+        due."""
         with self.store_handle.verb() as records:
             now, boot = records.clock.wall(), records.clock.boot()
             wait = next_due(records.queues.values(), now, boot)
@@ -171,9 +165,8 @@ class KitEnvironment:
         return with_changes(task, handler=call, is_async=True)
 
     def _check_timeout(self, task: TaskDefinition, took: float) -> None:
-        """Fails the attempt if the handler took longer than its timeout; `took` is in real seconds.
-
-        A sync handler blocks the thread, so the kit can check its duration only after it has returned."""
+        """Fails the attempt if the handler took longer than its timeout; `took` is in real seconds. It is
+        called after a sync handler has returned."""
         job = CURRENT_ATTEMPT.get()
         if job is not None and took > (seconds := job.timeout or task.timeout):
             chance = self._entropy.chance()

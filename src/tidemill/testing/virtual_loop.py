@@ -133,8 +133,9 @@ class VirtualLoop(SocketlessEventLoop):
     """An event loop in virtual time: when all tasks wait, the time jumps to the next timer. It has no threads
     and no sockets.
 
-    `time()` starts at 0. `start` is the wall time at the start. `seed` determines the order in which virtual
-    processes take turns."""
+    - `start`: the wall time at the start; `time()` starts at 0.
+    - `seed`: determines the order in which virtual processes run.
+    """
 
     def __init__(self, *, seed: int = 0, start: float = START_TIME) -> None:
         super().__init__()

@@ -1,9 +1,9 @@
 """Virtual processes inside one virtual event loop. A test can kill or pause a process at any await.
 
-Tasks, timers and callbacks inherit the context of the process that starts them. Before the loop runs a
-callback, it checks the process of the callback. If the process was killed, the callback is dropped, as with
-SIGKILL: no `finally` block runs and nothing is cancelled. If the process is paused, the callback is delayed,
-as with SIGSTOP."""
+Tasks, timers and callbacks belong to the process that starts them. The loop drops the callbacks of a killed
+process, as with SIGKILL: no `finally` block runs. It delays the callbacks of a paused process, as with
+SIGSTOP.
+"""
 
 from __future__ import annotations
 
@@ -130,10 +130,8 @@ def close_dead_tasks(tasks: list[asyncio.Task[Any]]) -> None:
 
 
 def _close_task(task: asyncio.Task[Any]) -> None:
-    """Closes the coroutines of a task, from the innermost to the outermost.
-
-    If only the outermost were closed, an inner coroutine with an await in its `finally` block would stay
-    open. Python would print a warning when it is garbage collected."""
+    """Closes the coroutines of a task, from the innermost to the outermost. If only the outermost were
+    closed, Python could print a warning about an inner one."""
     outermost: Any = task.get_coro()
     # Each await in a finally block survives one close. After this number of closes it is a loop.
     for _ in range(1000):

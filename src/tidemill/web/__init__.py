@@ -1,9 +1,7 @@
 """The HTTP API and the dashboard.
 
 `asgi` builds an ASGI application from the API routes (`api`), the pages (`pages`) and the routes that an
-application adds (`app.web`). It authenticates each request, parses it into the types of its route, calls the
-handler and sends the response. An error becomes a problem document, or an error page in a browser.
-`live_views` keeps open pages up to date."""
+application adds (`app.web`). `live_views` keeps open pages up to date."""
 
 from __future__ import annotations
 

@@ -76,18 +76,16 @@ LIVE_PREFIX = "/live"
 
 def live_routes(routes: Iterable[Route], renderer: Renderer, live_views: LiveViews) -> list[Route]:
     """Returns one stream route for each page that needs a sign-in. The stream sends the live blocks of the
-    page, which are the template blocks that change while the page is open.
-
-    Public pages have no stream. Otherwise clients without a sign-in could open many streams and use up the
-    resources of the server."""
+    page, which are the template blocks that change while the page is open."""
     pages = (route for route in routes if not route.writes and not route.path.startswith("/api/"))
+    # Without a sign-in, a client could open many streams and use up the server.
     return [_live_route(route, renderer, live_views) for route in pages if route.role is not Role.PUBLIC]
 
 
 def _live_route(route: Route, renderer: Renderer, live_views: LiveViews) -> Route:
     async def stream_page(request: RouteRequest) -> EventStream:
         """Streams the template blocks that change while the page is open. Viewers with the same role and
-        language share one rendering, so the rendering contains no user name."""
+        language share one rendering."""
         anonymous = replace(request, user=User("", request.user.role), headers={}, address=None)
 
         async def render() -> dict[str, str]:
@@ -122,9 +120,8 @@ def dashboard(app: Tidemill, *, auth: AuthHook | None = None) -> Starlette:
     """Returns an ASGI application with the API and the dashboard of `app`.
 
     Serve it alone, or mount it in another application: `Mount("/jobs", dashboard(app))`. `auth` is an async
-    function that returns the user of a request; it replaces Tidemill's sign-in. Host, Origin and roles are
-    checked in either case. The first request opens the store. The dashboard never closes the store; the code
-    that opened the application closes it."""
+    function that returns the user of a request; it replaces Tidemill's sign-in. The first request opens the
+    store; the dashboard never closes it."""
     return Dashboard(app, auth).starlette
 
 
@@ -155,8 +152,8 @@ class Dashboard:
         )
 
     def _starlette_routes(self, routes: Iterable[Route]) -> list[StarletteRoute]:
-        """Returns the Starlette routes, the most specific path first: fewest parameters, then the longest
-        path. Starlette uses the first route that matches."""
+        """Returns the Starlette routes, the most specific path first, because Starlette uses the first route
+        that matches."""
         ordered = sorted(routes, key=lambda route: (route.path.count("{"), -len(route.path), route.path))
         by_path = groupby(ordered, key=lambda route: route.path)
         return [self._path_route(path, {route.method: route for route in group}) for path, group in by_path]

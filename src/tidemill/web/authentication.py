@@ -108,9 +108,9 @@ class _AuthenticatedUser(NamedTuple):
 
 
 class Authenticator:
-    """Checks the user, role, rate limit and CSRF token of each request, and writes the audit log. `authorize`
-    returns the user or raises HTTPError. `auth` is the application's own sign-in hook, None for Tidemill's
-    sign-in."""
+    """Checks the user, role, rate limit and CSRF token of each request, and writes the audit log.
+
+    `auth` is the application's own sign-in hook, None for Tidemill's sign-in."""
 
     def __init__(self, app: Tidemill, auth: AuthHook | None, inspect: RedactedInspector) -> None:
         self._app, self._auth, self._inspect = app, auth, inspect
@@ -151,8 +151,7 @@ class Authenticator:
 
     async def still_allows(self, request: Request, route: Route, user: User) -> bool:
         """True if `user` may keep following an open stream. The token or session of the request must still
-        belong to `user`, with at least the role that `user` had when the stream began. A public route is
-        always allowed."""
+        belong to `user`, with at least the role of `user`."""
         if route.role is Role.PUBLIC:
             return True
         current = await self._current_user(request)
@@ -187,10 +186,7 @@ class Authenticator:
         self, request: Request, route: Route, route_request: RouteRequest, audit_details: Mapping[str, Any]
     ) -> None:
         """Writes a successful change into the audit log. `audit_details` are values of the response to
-        record.
-
-        If the log cannot be written, the error is only logged, because the change has already happened. A
-        bulk request without `confirm` only counts jobs, and is not recorded."""
+        record. An error of the store is only logged."""
         if getattr(route_request.body, "confirm", True) is None:
             return
         try:
@@ -236,8 +232,7 @@ class Authenticator:
 
     async def _by_hook(self, request: Request, auth: AuthHook, *, needs_csrf: bool) -> _AuthenticatedUser:
         """Returns the user that the application's hook `auth` finds. `needs_csrf=True`: a write must send a
-        CSRF token, because the hook may use cookies. The CSRF token is derived from a secret in a cookie of
-        Tidemill. If the browser has no such cookie yet, the response sets it."""
+        CSRF token."""
         user = await self._user_from_hook(request, auth)
         if not needs_csrf:
             return _AuthenticatedUser(user, None)
@@ -284,8 +279,7 @@ class Authenticator:
 
     def _request_details(self, route_request: RouteRequest) -> dict[str, Any]:
         """Returns the path parameters and the body for the audit log, with secrets hidden. Payloads are left
-        out, because only their tasks know which fields are secret. The body is left out if a path parameter
-        names a secret, such as `password`. A short message replaces a body over 64 KiB."""
+        out."""
         redactor = self._inspect.redactor
         if isinstance(route_request.body, UploadStream):
             return {**_upload_details(route_request.body), **route_request.path}
@@ -327,11 +321,8 @@ def _client_address(request: Request) -> str | None:
 
 
 def _require_origin(request: Request) -> None:
-    """Raises HTTPError if a WebSocket handshake has no Origin header. It is called only for requests that are
-    authenticated by cookie.
-
-    Any web page can open a WebSocket, and the browser adds the user's cookie. The Origin header tells the
-    server which page it is. Browsers always send it; other programs must use a token instead of a cookie."""
+    """Raises HTTPError if a WebSocket handshake has no Origin header. Only for requests that are
+    authenticated by cookie: any web page can open a WebSocket, and the browser adds the cookie."""
     if is_handshake(request) and "origin" not in request.headers:
         raise HTTPError(
             HTTPStatus.FORBIDDEN,
@@ -341,16 +332,12 @@ def _require_origin(request: Request) -> None:
 
 
 def _refuse_anonymous(request: Request) -> NoReturn:
-    """Raises HTTPError for a request without a user. A page is redirected to the sign-in; any other request
-    gets status 401.
-
-    If the user followed a link on another site, the browser did not send the session cookie, which is
-    SameSite=Strict. The response then makes the browser load the page again; this second request has the
-    cookie."""
+    """Raises HTTPError for a request without a user. A browser that opens a page is sent to the sign-in; any
+    other request gets status 401."""
     is_page = request.method in ("GET", "HEAD") and "text/html" in request.headers.get("accept", "")
     prefix = request.scope.get("root_path", "")
     if is_page and not request.url.path.startswith(f"{prefix}/api/"):
-        if is_link_navigation(request):
+        if is_link_navigation(request):  # the session cookie is SameSite=Strict; the reload sends it
             raise HTTPError(HTTPStatus.UNAUTHORIZED, "one moment", headers={"refresh": "0"})
         path = request.scope.get("raw_path", b"/").decode("latin-1").partition("?")[0].removeprefix(prefix)
         query = f"?{request.url.query}" if request.url.query else ""

@@ -1,9 +1,6 @@
 """Limits how many connections the dashboard's server has, and how long each may take to send a request.
 
-Every connection is an open file. The worker in the same process needs files too; if no file is free, its jobs
-fail. At the limit, a new connection replaces the connection that has waited longest for a complete request. A
-connection with a complete request is never aborted, nor is an upload that a handler reads, unless its client
-stops sending."""
+At the limit, a new connection replaces the connection that has waited longest for a complete request."""
 
 from __future__ import annotations
 
@@ -28,9 +25,8 @@ _WARN_INTERVAL_SECONDS = 60.0
 
 
 def connection_limit(files: float) -> int:
-    """Returns how many connections a server may have, if its process may open `files` files. Some files,
-    usually at least a quarter, stay free for the rest of the process. The result is between 16 and 2000.
-    `files` is infinity if the process has no limit."""
+    """Returns how many connections a server may have, from 16 to 2000. `files` is how many files its process
+    may open; infinity means no limit."""
     if files == math.inf:
         return MAX_CONNECTIONS
     reserved = max(files // 4, min(_RESERVED_FILES, files // 2))
@@ -48,9 +44,10 @@ def file_limit() -> float:
 
 
 class ConnectionLimiter:
-    """Tracks and limits the connections of one server. `max_connections=None`: computes the limit from the
-    number of files that the process may open. `accept_backlog` is how many new connections the server accepts
-    at most in one iteration of the event loop."""
+    """Tracks and limits the connections of one server.
+
+    - `max_connections`: by default computed from the number of files that the process may open
+    - `accept_backlog`: the most connections that the server accepts in one iteration of the event loop"""
 
     def __init__(self, max_connections: int | None = None) -> None:
         self.max_connections = connection_limit(file_limit()) if max_connections is None else max_connections
@@ -65,8 +62,7 @@ class ConnectionLimiter:
         return type("LimitedProtocol", (_LimitedProtocol,), {"limits": self})
 
     def track_waiting(self, connection: Any) -> None:
-        """Records that a connection begins to wait for a request. The limiter keeps the waiting connections
-        in the order in which they began to wait, so that it can abort the oldest first."""
+        """Records that a connection begins to wait for a request."""
         self._waiting.pop(connection, None)
         self._waiting[connection] = connection.loop.time()
 
@@ -85,8 +81,7 @@ class ConnectionLimiter:
 
     def close_late(self, now: float) -> None:
         """Aborts connections that did not send a complete request in time: headers within 10 seconds, the
-        body within 60. An upload may take longer, but its client must not stop sending for 60 seconds. `now`
-        is the time of the event loop in seconds."""
+        body within 60. An upload may take longer if its client keeps sending."""
         late = [
             connection
             for connection, since in self._waiting.items()
@@ -148,8 +143,8 @@ def _is_uploading(connection: Any) -> bool:
 
 
 def _waiting_since(connection: Any, since: float) -> float:
-    """Returns since when the connection has waited for its client. For an upload, this is the time since its
-    handler waits for the next bytes."""
+    """Returns when the connection began to wait for its client. `since` is the result unless the connection
+    has an upload."""
     if not _is_uploading(connection):
         return since
     waiting_since: float = connection.cycle.scope["state"][UPLOAD_WAIT_KEY]

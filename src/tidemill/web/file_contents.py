@@ -24,13 +24,16 @@ _MISSING_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno
 
 
 class FileChangedError(Exception):
-    """The file was removed or replaced while it was sent. The server then ends the connection, because the
-    announced length can no longer be sent."""
+    """The file was removed or replaced while it was sent. The server then ends the connection."""
 
 
 class FileContent(Protocol):
-    """The content of a file. `size` is in bytes, `modified` is a Unix time. `etag` includes its quotes; None
-    if an object store has none. `chunks` yields the bytes from `start` up to, but not including, `end`."""
+    """The content of a file.
+
+    - `size`: in bytes
+    - `modified`: a Unix time
+    - `etag`: with its quotes; None if an object store has none
+    - `chunks`: yields the bytes from `start` up to, but not including, `end`"""
 
     size: int
     modified: float
@@ -72,8 +75,8 @@ class _FileVersion(NamedTuple):
 
 
 class FolderContent:
-    """A file below a folder. It is opened again for each chunk, so a slow client holds no open file; the
-    worker in the same process needs them. A file that has changed in between raises FileChangedError."""
+    """A file below a folder. Each chunk opens the file again, so a slow client holds no open file. Raises
+    FileChangedError if the file has changed since this object was created."""
 
     def __init__(self, root: Path, parts: tuple[str, ...], found: os.stat_result) -> None:
         self._root, self._parts, self._version = root, parts, _version(found)
@@ -111,14 +114,15 @@ def _open_below(folder: Path, path: str) -> FolderContent:
 
 
 def _open_parts(root: Path, parts: tuple[str, ...]) -> tuple[int, os.stat_result]:
-    """Opens the regular file at `parts` below `root`. No part may be a symbolic link: the path was resolved
-    before, so a link was put there meanwhile. Returns the file descriptor and the status of the file."""
+    """Opens the regular file at `parts` below `root`; no part may be a symbolic link. Returns the file
+    descriptor and the status of the file."""
     if os.open not in os.supports_dir_fd:  # Windows
         return _checked(os.open(root.joinpath(*parts), _OPEN_FLAGS))
     handle = os.open(root, _OPEN_FLAGS)
     for part in parts:
         parent = handle
         try:
+            # The path is resolved, so a link was put here after the check.
             handle = os.open(part, _OPEN_FLAGS | _NO_LINKS, dir_fd=parent)
         finally:
             os.close(parent)

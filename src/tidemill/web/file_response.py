@@ -96,8 +96,8 @@ def is_not_modified(headers: Mapping[str, str], content: FileContent) -> bool:
 def requested_range(headers: Mapping[str, str], content: FileContent) -> ByteRange | None:
     """Returns the range that the client requests; None if it gets the whole file.
 
-    A range that is malformed, or more than one range, is ignored, as RFC 9110 allows. So is a range with an
-    `If-Range` that names another version. Raises HTTPError 416 if the file has no byte of the range."""
+    An invalid range, several ranges, and a range of another version of the file are ignored (RFC 9110).
+    Raises HTTPError 416 if the file has no byte of the range."""
     found = _RANGE_PATTERN.fullmatch(headers.get("range", ""))
     if found is None or found[0].count("-") != 1 or not (found[1] or found[2]):
         return None

@@ -21,8 +21,7 @@ ARROW_PIXELS = 6
 class DiagramStep:
     """One step of a flow, as a box of the diagram.
 
-    - `state`: the state of the step's job, if the step has only one job and the job has not ended; else the
-      state of the step
+    - `state`: the state of the step, or of its only job while this job is live
     - `name`, `task`: shortened to fit into the box
     - `job`: the id of the job, for a step with only one job
     - `job_id_prefix`: the beginning of all job ids, for a step with one job per element of a list
@@ -40,8 +39,10 @@ class DiagramStep:
 
 @dataclass(frozen=True)
 class DiagramEdge:
-    """A line of the diagram from a step to a step that depends on it. `path` is the `d` attribute of an SVG
-    path. `kind` is `passed` if the first step is done, `broken` if it failed, else `open`."""
+    """A line of the diagram from a step to a step that depends on it.
+
+    - `path`: the `d` attribute of an SVG path
+    - `kind`: `passed` if the first step is done, `broken` if it failed, else `open`"""
 
     path: str
     kind: str
@@ -56,8 +57,8 @@ class FlowDiagram:
 
 
 def build_flow_diagram(view: FlowView, jobs: Mapping[str, Job]) -> FlowDiagram | None:
-    """Returns the diagram of a flow. Returns None if the diagram would be too large to read: over 500 steps
-    or 2000 edges. `jobs` maps names of steps to their live jobs."""
+    """Returns the diagram of a flow, or None if it would have over 500 steps or 2000 edges. `jobs` maps names
+    of steps to their live jobs."""
     if len(view.steps) > MAX_STEPS or sum(len(step.parents) for step in view.steps) > MAX_EDGES:
         return None
     drawing = layout_flow(tuple((step.name, step.parents) for step in view.steps))

@@ -20,8 +20,7 @@ Translation = str | Mapping[str, str]
 
 class Translator:
     """Returns the text for a key in one language: `translate("jobs.select_all", count=3)`. The keyword
-    arguments are inserted into the text, and `count` chooses the plural form. Tests check that every key
-    exists."""
+    arguments are inserted into the text, and `count` chooses the plural form."""
 
     def __init__(self, language: str, entries: Mapping[str, Translation]) -> None:
         self.language, self._entries = language, entries

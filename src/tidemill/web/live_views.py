@@ -1,12 +1,7 @@
 """Keeps open pages up to date.
 
-A live view is one page for one role in one language. All viewers of a live view share one rendering. The page
-is rendered at most once per second, and only while a viewer is connected. An expensive page is rendered less
-often.
-
-A page consists of named parts, such as a table. Each viewer receives the parts that changed since the last
-event that the viewer received. A viewer that reconnects receives all parts, or nothing if it already has the
-newest version."""
+A live view is one page for one role in one language. The server renders it at most once per second, for all
+its viewers together. Each viewer receives only the named parts of the page that changed, such as a table."""
 
 from __future__ import annotations
 
@@ -37,11 +32,8 @@ KEEPALIVE = StreamEvent("", "")
 
 
 class LiveView:
-    """One page that viewers watch. `render` returns a dict from the name of each part of the page, such as a
-    table, to its text.
-
-    Renderings are numbered. For each part, the view stores the number of the rendering in which its text last
-    changed. A viewer receives only the parts that changed after the last rendering that it received."""
+    """One page that viewers watch. `render` returns the text of each part of the page, such as a table, by
+    name. A viewer receives only the parts that changed since its last event."""
 
     def __init__(self, render: RenderParts, clock: Clock) -> None:
         self._render, self._clock = render, clock
@@ -66,8 +58,7 @@ class LiveView:
 
     async def watch(self, last: str | None) -> AsyncIterator[StreamEvent]:
         """Yields an event for each changed part, and a keep-alive event after 15 seconds without changes.
-        Ends after 10 minutes, so that the viewer has to reconnect. `last` is the id of the last event that a
-        reconnecting viewer received, None for a new viewer."""
+        Ends after 10 minutes. `last`: the id of the viewer's last event, None for a new viewer."""
         began, seen = self._clock.boot(), 0
         while not self._ended and self._clock.boot() - began < MAX_WATCH_SECONDS:
             if not await self._newer_than(seen):

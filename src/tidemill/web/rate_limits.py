@@ -23,8 +23,8 @@ class TokenBuckets:
 
     def take(self, key: str) -> float:
         """Takes one token from the bucket of `key` and returns 0.0. If the bucket is empty, returns the
-        seconds until a token is free. There is no await between check and take, so two requests cannot take
-        the same token."""
+        seconds until a token is free."""
+        # No await between check and take: two requests cannot take the same token.
         left, now = self.left(key), self._clock.boot()
         if left < 1.0:
             return (1.0 - left) / self._rate
@@ -84,11 +84,8 @@ _IPV6_NETWORK_BITS = 64
 
 
 class SignInThrottle:
-    """Limits failed sign-ins per network and in total, so that failures cannot flood the audit log with
-    entries. The limit is not needed against guessing, because a secret has 160 random bits.
-
-    The caller checks the token or link first, and only counts a failure here. A valid token or link is
-    therefore always accepted."""
+    """Limits failed sign-ins per network and in total, so that they cannot flood the audit log. It counts
+    only failures, so a valid token or link is always accepted."""
 
     def __init__(self, clock: Clock) -> None:
         self._per_network, self._all = (

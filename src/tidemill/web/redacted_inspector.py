@@ -50,11 +50,8 @@ class RedactedInspector(Inspector):
         cursor: int | None = None,
         scan_limit: int | None = DEFAULT_SCAN_LIMIT,
     ) -> JobPage:
-        """Returns a page of matching jobs, newest first, with secrets hidden. Examines at most `scan_limit`
-        jobs.
-
-        A search by text or field does not find secret values. Neither the page, nor its cursor, nor `partial`
-        (True if the search stopped early) reveals whether a secret would match."""
+        """Returns a page of matching jobs, newest first. Secrets are hidden, and a search does not find
+        them."""
         self.redactor.refuse_secrets(check_filter(job_filter))
         if searches_values(job_filter):
             page = await self._find_visible(job_filter, limit, cursor, scan_limit)
@@ -111,11 +108,8 @@ class RedactedInspector(Inspector):
 
     async def _scan_end(self, job_filter: Filter, cursor: int | None, scan_limit: int) -> int | None:
         """Returns the cursor at which a search stops after it has examined `scan_limit` jobs. Returns None if
-        the search reaches the oldest job first.
-
-        To find the cursor, the method searches for a random text that no job contains. With the user's own
-        text, the store could stop earlier because it found a job. The cursor would then show whether a secret
-        matched."""
+        the search reaches the oldest job first."""
+        # With the user's own text, the cursor would show whether a secret matched.
         nothing = replace(job_filter, text=self._unmatched_text, fields=())
         page = await (await self._store()).find(nothing, 1, cursor, scan_limit)
         return page.cursor
@@ -151,7 +145,7 @@ class RedactedInspector(Inspector):
 
     async def _run_redaction(self, size: int, work: Callable[[], T]) -> T:
         """Returns the result of `work`, which redacts values of `size` bytes. Above 64 KiB, `work` runs in a
-        thread, so that other requests and jobs continue meanwhile."""
+        thread."""
         if size <= _INLINE_REDACTION_BYTES:
             return work()
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -20,8 +20,10 @@ from tidemill.web.template_functions import TEMPLATE_FILTERS, template_globals
 
 @dataclass(frozen=True)
 class NavItem:
-    """A link of the navigation. Its label is the translation of `page.{name}`, and `name` is also the name of
-    its icon. Pressing `g` and then `key` opens the page. Users with `role` or a higher role see the link."""
+    """A link of the navigation. Users with `role` or a higher role see it.
+
+    - `name`: its icon, and its label, which is the translation of `page.{name}`
+    - `key`: pressing `g` and then this key opens the page"""
 
     name: str
     path: str
@@ -72,10 +74,8 @@ WEB_FOLDER = Path(__file__).parent
 
 
 class Renderer:
-    """Renders pages from templates, which escape every value.
-
-    Tidemill's template folder is searched before the folders of the application. A page of the application
-    can extend Tidemill's templates, but cannot replace them."""
+    """Renders pages from templates, which escape every value. A page of the application can extend Tidemill's
+    templates, but cannot replace them."""
 
     def __init__(self, app: Tidemill) -> None:
         self._entries = app.web.entries
@@ -88,9 +88,8 @@ class Renderer:
         )
 
     def blocks(self, prefix: str, route_request: RouteRequest, page: PageResponse) -> dict[str, str]:
-        """Returns a dict from the name of each live block to its HTML. Live blocks are the template blocks
-        that change while the page is open; the rest of the page is not rendered. `prefix` is the path at
-        which the dashboard is mounted."""
+        """Returns the HTML of each live block by name. Live blocks are the template blocks that change while
+        the page is open. `prefix` is the path at which the dashboard is mounted."""
         template = self._template(page)
         context = template.new_context(self._block_context(prefix, route_request) | dict(page.context))
         # Blocks use the imports at the top of their template, which run before the first text is rendered.
@@ -131,8 +130,8 @@ class Renderer:
 
 
 def _referring_page(request: Request) -> str | None:
-    """Returns the path and query of the dashboard page from which a refused form was sent. Returns None if
-    the request is no form, or if the form was not sent from a page of this host."""
+    """Returns the path and query of the dashboard page from which a refused form was sent. Returns None if no
+    page of this host sent a form."""
     page = urlsplit(request.headers.get("referer", ""))
     ours = page.netloc == request.headers.get("host") and page.path.startswith("/")
     if request.method != "POST" or not ours or page.path.startswith("//"):
@@ -142,8 +141,7 @@ def _referring_page(request: Request) -> str | None:
 
 @cache
 def _jinja_environment(folders: tuple[Path, ...]) -> Environment:
-    """Returns the Jinja environment for these template folders. It is cached, so that a process compiles the
-    templates once for all of its dashboards."""
+    """Returns the Jinja environment for these template folders. All dashboards of a process share it."""
     environment = Environment(
         loader=ChoiceLoader([FileSystemLoader(folder) for folder in folders]),
         autoescape=True,

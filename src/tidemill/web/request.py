@@ -24,14 +24,13 @@ class RouteRequest:
 
     - `path`: the path parameters by name
     - `query`, `body`: values of the types that the route declares, None without a type
-    - `inspect`: the inspector that hides secrets; all requests share it, because it caches forecasts, which
-      are slow to compute
+    - `inspect`: the inspector that hides secrets
     - `language`: the language code of the response, such as "en"
     - `headers`: the request headers by lower-case name
     - `address`: the client's IP address
     - `prefix`: the path at which the dashboard is mounted
     - `secure`: True if the browser uses https
-    - `sign_in`: the sign-in service, None if the application's own hook authenticates users"""
+    - `sign_in`: signs users in and out; None if the application's own hook authenticates users"""
 
     app: Tidemill
     inspect: RedactedInspector
@@ -53,7 +52,7 @@ class RouteRequest:
 
     async def end_time(self, duration: str | None, *, field: str = "duration") -> float | None:
         """Returns the time that is `duration` from now on the store's clock. `duration` is a text such as
-        `2h`; if it is empty, returns None, which means no end. `field` names the form field in an error."""
+        `2h`; if it is empty, returns None, which means no end."""
         seconds = parse_duration_field(duration, field=field)
         return None if seconds is None else await self.store_now() + seconds
 
@@ -61,14 +60,15 @@ class RouteRequest:
         """Returns a redirect with a notice: `request.redirect("/pools/{}", name,
         notice="pool.notice_opened")`.
 
-        Each {} in `path` is replaced by one of `parts`. `notice` is a translation key, and `values` are
-        inserted into its text. `query` is added to the path, such as `?key=a`."""
+        - `parts`: each replaces one {} in `path`
+        - `notice`: a translation key; `values` are inserted into its text
+        - `query`: added to the path, such as `?key=a`"""
         return Redirect(f"{build_path(path, *parts)}{query}", translator(self.language)(notice, **values))
 
 
 def parse_duration_field(text: str | None, *, field: str) -> float | None:
-    """Returns the seconds of a duration such as `2h`, None if the text is empty. Raises HTTPError for any
-    other text; `field` is the name of the form field in the error."""
+    """Returns the seconds of a duration such as `2h`, None if the text is empty. Raises HTTPError, which
+    names `field`, if the text is no duration."""
     if not (text := (text or "").strip()):
         return None
     if (seconds := parse_duration(text)) is None:

@@ -70,9 +70,8 @@ async def read_body(route: Route, request: Request) -> Any:
 
 
 def _nesting_depth(body: bytes) -> int:
-    """Returns how deep lists and objects are nested in a JSON body. The caller compares it with the limit of
-    500. If the body has at most 500 opening brackets, it cannot exceed the limit; the function then returns 0
-    without counting."""
+    """Returns how deep lists and objects are nested in a JSON body. Returns 0, without counting, if the depth
+    cannot exceed the limit."""
     if body.count(b"[") + body.count(b"{") <= MAX_NESTING:
         return 0
     depth = deepest = 0
@@ -93,9 +92,7 @@ def accepts_empty_body(body: Any) -> bool:
 
 def _empty_body(route: Route) -> Any:
     """Returns the route's body with all defaults, for a POST with an empty body. Raises HTTPError if a field
-    has no default.
-
-    The content type does not matter: `curl -X POST` sends none, `curl -d ''` sends the type of a form."""
+    has no default."""
     if not accepts_empty_body(route.body):
         raise _missing_body_error()
     return msgspec.convert({}, route.body)
@@ -110,8 +107,8 @@ def content_type(request: Request) -> str:
 
 
 async def raw_body(request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
-    """Returns the whole body. The body is read once and cached, because the CSRF check reads a form before
-    the route does. Raises HTTPError if the body is larger than `max_bytes`."""
+    """Returns the whole body, also on a second call. Raises HTTPError if the body is larger than
+    `max_bytes`."""
     if _BODY_SCOPE_KEY not in request.scope:
         request.scope[_BODY_SCOPE_KEY] = await _read_limited(request, max_bytes)
     body: bytes = request.scope[_BODY_SCOPE_KEY]
@@ -144,9 +141,8 @@ def _form_pairs(body: bytes) -> list[tuple[str, str]]:
 
 
 def _convert_pairs(pairs: list[tuple[str, str]], struct_type: Any, source: str) -> Any:
-    """Returns a `struct_type` with the values of name-value pairs. For a list field, each pair with its name
-    adds an element. An empty text counts as missing. `source` is "query" or "form"; an unknown name is
-    refused in a query and ignored in a form."""
+    """Returns a `struct_type` with the values of name-value pairs. An empty text counts as missing. `source`
+    is "query" or "form"; an unknown name is refused in a query and ignored in a form."""
     lists = {field.encode_name for field in msgspec.structs.fields(struct_type) if _is_list(field.type)}
     known = {field.encode_name for field in msgspec.structs.fields(struct_type)}
     values: dict[str, Any] = {}
@@ -189,11 +185,8 @@ _FIELD_ERROR_MESSAGES = {
 
 
 def _invalid_request(error: Exception, source: str, struct_type: Any = None) -> HTTPError:
-    """Returns the HTTP error for a request that msgspec cannot decode. `source` is the part of the request,
-    such as "body".
-
-    The error names the wrong field, which is taken from msgspec's message. For a wrong enum value, the error
-    also lists the allowed values of `struct_type`, because msgspec omits them."""
+    """Returns the HTTP error for a request that msgspec cannot decode. The error names the wrong field.
+    `source` is the part of the request, such as "body"."""
     sentence, _, location = str(error).partition(" - at `")
     field = location.strip("`").removeprefix("$").removeprefix(".") or None
     if field_error := _FIELD_ERROR_PATTERN.fullmatch(sentence):

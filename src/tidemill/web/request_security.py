@@ -45,19 +45,15 @@ class AllowedHosts:
         self._own = _LOOPBACK_HOSTS | {settings.value("web.host").lower()}
 
     def is_configured(self, netloc: Netloc) -> bool:
-        """True if `web.hosts` or `web.public_url` names this host and port.
-
-        Pages of a configured host may send requests, even if a proxy has replaced the Host header of the
-        request. A name that is configured without a port allows only the default port, because another
-        service may use another port of the host."""
+        """True if `web.hosts` or `web.public_url` names this host and port. A name that is configured without
+        a port allows only the default port."""
         return f"{netloc.host}:{netloc.port}" in self._configured or (
             netloc.port is None and netloc.host in self._configured
         )
 
     def requested_host(self, scope: Scope) -> Netloc | None:
-        """Returns the host and port in the Host header, None if the host is not allowed.
-
-        The port may differ from the server's own port, because a tunnel or a container may map ports."""
+        """Returns the host and port in the Host header, None if the host is not allowed. The port may differ
+        from the server's own port."""
         sent = [value for name, value in scope["headers"] if name == b"host"]
         netloc = parse_netloc(sent[0].decode("latin-1")) if len(sent) == 1 else None
         if netloc is None:
@@ -79,8 +75,8 @@ _SAME_SITE_VALUES = ("same-origin", "none")
 def is_cross_site(request: Request, hosts: AllowedHosts, *, writes: bool) -> bool:
     """True if a page of another site caused the request, and the server must refuse it.
 
-    Another site may link to a page here, but may not embed the page as an image, script or frame. If the
-    request changes data (`writes=True`), links are refused too. A typed address or bookmark is allowed."""
+    Links from another site are allowed, unless the request changes data (`writes=True`). Embedding as an
+    image, script or frame is always refused."""
     origins = request.headers.getlist("origin")
     if origins and not (len(origins) == 1 and _is_same_origin(request, hosts, origins[0])):
         return True
@@ -102,10 +98,7 @@ def is_link_navigation(request: Request) -> bool:
 
 
 def _is_same_origin(request: Request, hosts: AllowedHosts, origin: str) -> bool:
-    """True if the page at `origin` belongs to this dashboard.
-
-    The page may use https while the request arrives as http, because a proxy may decrypt TLS. The opposite is
-    refused: a page that uses http may not send a request that arrives as https."""
+    """True if the page at `origin` belongs to this dashboard. For an https request it must use https."""
     try:
         parts = urlsplit(origin)
     except ValueError:
@@ -123,11 +116,11 @@ def _is_same_origin(request: Request, hosts: AllowedHosts, origin: str) -> bool:
 
 @dataclass(frozen=True)
 class CookieScope:
-    """The address at which a browser reaches the dashboard; the names and paths of its cookies depend on this
-    address. `prefix` is the path at which the dashboard is mounted. `secure=True`: the browser uses https.
+    """The address at which a browser reaches the dashboard. The names and paths of cookies depend on this
+    address.
 
-    Browsers send a cookie to every port of a host. Two dashboards on one machine would overwrite each other's
-    session cookie, and so sign their users out. The cookie name therefore contains the port."""
+    - `prefix`: the path at which the dashboard is mounted
+    - `secure`: True if the browser uses https"""
 
     host: str
     secure: bool
@@ -136,6 +129,7 @@ class CookieScope:
     def name(self, what: str) -> str:
         netloc = parse_netloc(self.host)
         port = (netloc and netloc.port) or (443 if self.secure else 80)
+        # Browsers send a cookie to every port of a host: without the port, two dashboards share a session.
         return f"tidemill-{what}-{port}"
 
     def read(self, what: str, header: str | None) -> str | None:
@@ -231,7 +225,7 @@ class SecurityMiddleware:
 
     def _missing(self, scope: Scope, message: Message) -> list[tuple[bytes, bytes]]:
         """Returns the security and cache headers that the response does not have yet. Only static files may
-        be cached, because they are the same for all users."""
+        be cached."""
         present = {name.lower() for name, _ in message["headers"]}
         is_static = scope["path"].startswith(f"{scope.get('root_path', '')}/static/")
         caching = _static_cache_header(scope, message["status"]) if is_static else (_NO_STORE,)
@@ -240,7 +234,7 @@ class SecurityMiddleware:
 
 def _static_cache_header(scope: Scope, status: int) -> tuple[tuple[bytes, bytes], ...]:
     """Returns the header that lets a browser cache a static file forever. Returns no header if the address of
-    the file does not contain the digest of its content."""
+    the file has no digest."""
     is_named = scope["query_string"].startswith(b"v=")
     return (_CACHE_FOREVER,) if is_named and status == HTTPStatus.OK else ()
 

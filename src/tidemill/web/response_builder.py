@@ -97,8 +97,7 @@ def _page_response(
 
 
 def _redirect_response(request: Request, answer: Redirect) -> Response:
-    """Returns a redirect to a path of the dashboard. The status is 303, so that the browser sends a GET. A
-    cookie carries the notice to the next page."""
+    """Returns a redirect to a path of the dashboard. A cookie carries the notice to the next page."""
     response = RedirectResponse(f"{request.scope.get('root_path', '')}{answer.path}", status_code=303)
     response.headers.update(answer.headers)
     if answer.notice:

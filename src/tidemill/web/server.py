@@ -33,9 +33,8 @@ _REFUSED_HANDSHAKE_MESSAGE = "ASGI callable returned without completing handshak
 
 
 class _UvicornServer(uvicorn.Server):
-    """A uvicorn server that does not handle signals. The process handles them, because a worker in the same
-    process may have to finish its jobs first. The server also closes connections that are too slow to send a
-    request."""
+    """A uvicorn server that does not handle signals; the process handles them. It closes connections that are
+    too slow to send a request."""
 
     def __init__(self, config: uvicorn.Config, connections: ConnectionLimiter) -> None:
         super().__init__(config)
@@ -91,11 +90,9 @@ def _is_relevant(record: logging.LogRecord) -> bool:
 
 
 def listen(host: str, port: int, *, port_is_fixed: bool) -> socket.socket:
-    """Returns a socket that listens on `host` and `port`. It is opened before anything else starts, so that a
-    used port fails at once.
+    """Returns a socket that listens on `host` and `port`. Raises ConfigurationError if no port can be used.
 
-    `port_is_fixed=False`: up to 20 ports from `port` are tried. Raises ConfigurationError if no port can be
-    used."""
+    `port_is_fixed=False`: up to 20 ports from `port` are tried."""
     for candidate in range(port, port + (1 if port_is_fixed else MAX_PORTS_TRIED)):
         try:
             return _bind(host, candidate)
@@ -123,10 +120,8 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def _set_send_timeout(listening: socket.socket) -> None:
-    """Sets a socket option that closes a connection if its client does not read for 30 seconds. Otherwise
-    unsent data would keep the connection open forever.
-
-    Accepted connections inherit the option from the listening socket. Only Linux has the option."""
+    """Sets a socket option that closes a connection if its client does not read for 30 seconds. Accepted
+    connections inherit the option. Only Linux has it."""
     if sys.platform == "linux":
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(SEND_TIMEOUT_SECONDS * 1000))
 

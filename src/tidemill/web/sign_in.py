@@ -29,9 +29,8 @@ _FAILURE_REASONS = {
 
 
 class SignInService:
-    """Signs users in and out, and records this in the audit log. `by_token` and `by_link` sign a user in.
-    They return the Set-Cookie header of the new session, or None if the token or link is not valid. After too
-    many failures they raise HTTPError."""
+    """Signs users in and out, and records this in the audit log. After too many failed sign-ins, signing in
+    raises HTTPError."""
 
     def __init__(self, auth: Auth, clock: Clock) -> None:
         self._auth_service = auth
@@ -44,8 +43,7 @@ class SignInService:
 
     async def by_link(self, secret: str, cookie_scope: CookieScope, address: str | None) -> str | None:
         """Signs in by the secret of a sign-in link. Returns the Set-Cookie header, or None if the link is not
-        valid. The session gets a token of its own, which an admin can list and revoke, and which ends with
-        the session."""
+        valid. The session gets its own token, which an admin can revoke."""
         link = await self._auth_service.links.use(secret)
         user = None
         if link is not None:
@@ -66,7 +64,7 @@ class SignInService:
 
     async def record_wrong_token(self, address: str | None) -> None:
         """Records an API request with a wrong token in the audit log. After too many failures nothing is
-        recorded, so that guessing cannot fill the audit log."""
+        recorded."""
         with suppress(HTTPError):
             self._request_throttle.failed(address)
             await self._record_failure(REQUEST_WITH_TOKEN, address)

@@ -59,8 +59,8 @@ class StreamRegistry:
         """Returns a stream of the events of `source` for one viewer. Raises HTTPError if the viewer or the
         server has too many open streams.
 
-        `may_watch` checks every `every` seconds (1 by default) whether the viewer still has access. `viewer`
-        identifies the viewer when streams are counted."""
+        - `may_watch`: checks whether the viewer still has access, every `every` seconds (1 by default)
+        - `viewer`: identifies the viewer when streams are counted"""
         self._refuse_more(viewer)
         seconds = RECHECK_SECONDS if every is None else every
         stream = ViewerStream(source, may_watch, self._clock, viewer, seconds)
@@ -70,8 +70,7 @@ class StreamRegistry:
         return stream
 
     def close(self) -> None:
-        """Ends all streams. A stream that opens later ends at once, because the server may still accept
-        requests for a moment."""
+        """Ends all streams. A stream that opens later ends at once."""
         self._closed = True
         for stream in [*self._open]:
             stream.end(StreamEnd.CLOSED)
@@ -92,10 +91,8 @@ class StreamRegistry:
 
 
 class ViewerStream:
-    """The events for one viewer, as an async iterator.
-
-    An asyncio task reads the source at most two events ahead of the viewer, so a slow viewer slows the source
-    down. `end_reason` says why the stream ended."""
+    """The events for one viewer, as an async iterator. A slow viewer slows the source down. `end_reason` says
+    why the stream ended."""
 
     def __init__(
         self,
@@ -178,8 +175,7 @@ class ViewerStream:
 
 
 def _log_stream_failure(error: Exception) -> None:
-    """Logs the error that ended a stream. A Tidemill error gets one line without a traceback, because an
-    unreachable store ends all streams at once. Any other error is logged with its traceback."""
+    """Logs the error that ended a stream. A Tidemill error gets one line, any other error a traceback."""
     known = isinstance(error, TidemillError)
     logging.getLogger("tidemill").error("a stream failed: %s", error, exc_info=None if known else error)
 
@@ -205,8 +201,8 @@ def is_handshake(request: HTTPConnection) -> bool:
 
 
 class WebSocketMiddleware:
-    """ASGI middleware that turns a WebSocket handshake into an HTTP request and passes the request to the
-    wrapped application. A route therefore needs no code of its own for WebSockets."""
+    """ASGI middleware that turns a WebSocket handshake into an HTTP request for the wrapped application.
+    Routes need no code for WebSockets."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -237,9 +233,8 @@ class WebSocketConnection:
         self._can_send_response = _DENIAL_EXTENSION in (scope.get("extensions") or {})
 
     async def refuse(self, message: Message) -> None:
-        """Refuses the handshake with an HTTP response. `message` is one ASGI message of this response: its
-        start, or a part of its body. If the web server cannot send a response to a handshake, the connection
-        is closed instead."""
+        """Refuses the handshake with an HTTP response, or closes the connection if the web server cannot
+        respond. `message` is one ASGI message of this response."""
         kind: str = message["type"].removeprefix("http.response.")
         if self._can_send_response:
             await self._send({"body": b"", **message, "type": f"{_DENIAL_EXTENSION}.{kind}"})
@@ -288,10 +283,8 @@ def format_frame(event: StreamEvent) -> str:
 
 
 def _handshake_as_request(scope: Scope, socket: WebSocketConnection) -> Scope:
-    """Returns the ASGI scope of a GET request for a WebSocket handshake. The scope contains `socket`.
-
-    Browsers cannot send a Last-Event-ID header with a WebSocket handshake. The query parameter
-    `last_event_id` is turned into this header instead."""
+    """Returns the ASGI scope of a GET request for a WebSocket handshake. The scope contains `socket`. The
+    query parameter `last_event_id` becomes the header Last-Event-ID."""
     pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
     last_ids = [value.encode() for name, value in pairs if name == _LAST_EVENT_PARAMETER]
     http_scope: Scope = {

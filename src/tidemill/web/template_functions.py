@@ -30,8 +30,7 @@ def format_number(value: float) -> str:
 
 
 def format_iso(wall: float) -> str:
-    """Returns a Unix time as ISO 8601 text in UTC; empty if it is out of range. A script in the browser
-    converts this text to the viewer's time zone."""
+    """Returns a Unix time as ISO 8601 text in UTC; empty if it is out of range."""
     try:
         return datetime.fromtimestamp(wall, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     except (OverflowError, ValueError, OSError):
@@ -53,8 +52,8 @@ def format_percent(share: float) -> str:
 
 
 def round_forecast(wall: float, now: float) -> float:
-    """Returns the time of a forecast, rounded up. A time less than 2 hours after `now` is rounded to a
-    minute, less than 48 hours to ten minutes, else to an hour."""
+    """Returns the time of a forecast, rounded up to a minute. A time 2 hours or more after `now` is rounded
+    up to ten minutes, 48 hours or more to an hour."""
     ahead = wall - now
     step = next((step for near, step in _ROUNDING_STEPS if ahead < near), _HOUR_SECONDS)
     return -(-wall // step) * step
@@ -125,8 +124,7 @@ DIGEST_CHARS = 12
 
 def template_globals(environment: Environment, prefix: str, language: str) -> dict[str, Any]:
     """Returns the functions and values that every template can use, such as `t` (translate), `link` and `ui`
-    (the macros). `prefix` is the path at which the dashboard is mounted. The renderer caches the result per
-    `prefix` and `language`."""
+    (the macros). `prefix` is the path at which the dashboard is mounted."""
     translate = translator(language)
     values = {
         "t": translate,
@@ -141,10 +139,8 @@ def template_globals(environment: Environment, prefix: str, language: str) -> di
 
 def link_builder(prefix: str) -> Callable[..., str]:
     def link(path: str, /, *parts: str, **query: Any) -> str:
-        """Returns a link: `link("/jobs/{}", id)`. Each {} is replaced by one of `parts`, which is
-        percent-encoded.
-
-        Values of `query` that are None or empty are left out. A list becomes one parameter per element."""
+        """Returns a link: `link("/jobs/{}", id)`. Each {} is replaced by one of `parts`, percent-encoded.
+        Empty values of `query` are left out; a list becomes one parameter per element."""
         filled_path = path.format(*(quote(part, safe="") for part in parts))
         parameters = {name: value for name, value in query.items() if value not in (None, "", (), [])}
         return (

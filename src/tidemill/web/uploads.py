@@ -23,8 +23,8 @@ _FORM_TYPES = ("multipart/form-data", "application/x-www-form-urlencoded")
 
 
 def open_upload(upload: Upload, request: Request, media_type: str) -> UploadStream:
-    """Returns the stream of an upload, before any byte of it is read. Raises HTTPError: 415 for another
-    content type, 413 if the declared length is over the limit."""
+    """Returns the stream of an upload, before any byte of it is read. Raises HTTPError: 415 if the content
+    type is not accepted, 413 if the declared length is over the limit."""
     if media_type in _FORM_TYPES:
         raise HTTPError(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,

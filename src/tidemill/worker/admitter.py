@@ -26,8 +26,11 @@ MAX_ARRIVALS_PER_PAGE = 500
 
 
 class ArrivalOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The options that an arrival may set. `delay` is in seconds and counts from the arrival; `at` is a wall
-    time. `unique` is a unique key, or an object with the fields of `Unique`."""
+    """The options that an arrival may set.
+
+    - `delay`: seconds from the arrival.
+    - `at`: a wall time.
+    - `unique`: a unique key, or an object with the fields of `Unique`."""
 
     queue: str | None = None
     priority: int | None = None
@@ -42,12 +45,8 @@ class ArrivalOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class Admitter:
-    """Admits the arrivals whose task this worker knows. It leaves arrivals of other tasks in the store for
-    other workers.
-
-    An arrival whose task no worker knows is refused 24 hours after it arrived. The worker that refuses it
-    must also have seen it for at least one hour. So a wall clock that jumps forward does not cause an early
-    refusal."""
+    """Admits the arrivals whose task this worker knows. Arrivals of unknown tasks stay in the store for other
+    workers, and are refused after 24 hours."""
 
     def __init__(self, store: Store, tasks: Mapping[str, TaskDefinition]) -> None:
         self._store, self._tasks = store, tasks
@@ -62,9 +61,8 @@ class Admitter:
         """Admits one page of at most 500 arrivals. Returns True if the page was full, because more arrivals
         may wait.
 
-        After a full page the next call continues behind its last arrival; otherwise the next call starts at
-        the beginning. So arrivals that are left for other workers do not block later arrivals. Calls run one
-        after the other, so the counter `admitted` includes all earlier calls when a call returns."""
+        After a full page, the next call continues behind it. Otherwise the next call starts with the first
+        arrival."""
         async with self._lock:
             return await self._admit_page()
 
@@ -82,9 +80,7 @@ class Admitter:
         return len(arrivals) == MAX_ARRIVALS_PER_PAGE
 
     def _note_unknown(self, arrivals: Sequence[Arrival]) -> None:
-        """Records when this worker first saw each arrival of an unknown task. `arrivals` is one page; a page
-        with fewer than 500 arrivals is the last. After the last page, the recorded times of arrivals that are
-        no longer in the store are deleted."""
+        """Records when this worker first saw each arrival of an unknown task. `arrivals` is one page."""
         now = self._loop.time()
         for arrival in arrivals:
             if arrival.task not in self._tasks:
@@ -93,6 +89,7 @@ class Admitter:
             self._unknown, self._unknown_this_pass = self._unknown_this_pass, {}
 
     def _decide(self, arrival: Arrival, now: float) -> Admission | None:
+        # A wall clock that jumps forward must not cause an early refusal.
         if self._loop.time() - self._unknown.get(arrival.seq, -math.inf) < HOUR_SECONDS:
             return None
         return decide_admission(arrival, self._tasks, now)
@@ -121,11 +118,8 @@ def decide_admission(arrival: Arrival, tasks: Mapping[str, TaskDefinition], now:
 
 
 def _make_arrival_id(arrival: Arrival) -> str:
-    """Returns the job id for an arrival that has no id. Repeated calls return the same id, so an arrival
-    creates only one job.
-
-    The id contains the sequence number and the arrival time. The sequence number alone is not enough, because
-    sequence numbers restart in a copied store."""
+    """Returns the job id for an arrival that has no id. Repeated calls return the same id."""
+    # With the time, because sequence numbers restart in a copied store.
     return f"arrival-{arrival.seq}-{arrival.arrived:.3f}"
 
 

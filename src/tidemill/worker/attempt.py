@@ -44,13 +44,11 @@ class CancelReason(Enum):
 class PendingReport(msgspec.Struct, eq=False):
     """Progress and log lines of an attempt that were not sent to the store yet.
 
-    - `lines`: new log lines, each with the boot-clock time at which it was logged. Handlers append from any
-      thread, and the heartbeat removes the lines. During a long outage the oldest lines are dropped.
+    - `lines`: new log lines, each with its boot-clock time. During a long outage the oldest lines are
+      dropped.
     - `progress`: a pair of fraction and note; None if there is nothing new.
-    - `unsent`, `sending`: the lines and the progress of a heartbeat that has not succeeded yet. Only the
-      heartbeat uses them.
-    - `note`: the handler's last note. While the handler waits for another job, a note about the wait is shown
-      instead."""
+    - `unsent`, `sending`: what a heartbeat tried to send. Only the heartbeat uses them.
+    - `note`: the handler's last note."""
 
     lines: deque[tuple[float, str]]
     unsent: deque[tuple[float, str]]
@@ -63,8 +61,8 @@ class PendingReport(msgspec.Struct, eq=False):
         return bool(self.lines or self.unsent or self.progress is not None)
 
     def take(self) -> tuple[float | None, str | None] | None:
-        """Moves new log lines to `unsent` and returns the progress to send: a pair of fraction and note, or
-        None if there is no new progress."""
+        """Moves new log lines to `unsent`. Returns the progress to send as a pair of fraction and note; None
+        if there is nothing new."""
         while self.lines:
             self.unsent.append(self.lines.popleft())
         self.sending = self.progress
@@ -79,23 +77,22 @@ class PendingReport(msgspec.Struct, eq=False):
 class Attempt(msgspec.Struct, eq=False):
     """A claimed job and the state of its run.
 
-    - `notify` wakes the heartbeat after a new report. `boot` returns the boot-clock time, with which log
-      lines are dated.
-    - `begun` is True once the asyncio task of the attempt runs. If a task is cancelled before that, its code
-      never runs, so the code cannot free the slot.
-    - `leased_until` is the boot-clock time until which the lease certainly lasts. `expired` is True if the
-      attempt was not started because its lease had ended.
-    - `stop` is the reason why the worker cancelled the attempt, None if it did not.
-    - `outcome` is set once. From then on the attempt has ended for the store, even if its code still runs.
-    - `charged` is a second outcome, which costs an attempt. A pool excuses only some overloads of its
-      provider. After that the store uses `charged` instead of `outcome`.
-    - `committed` is the outcome that `ctx.transaction()` wrote. It takes precedence over any later outcome.
-    - `thread_running` is True while the handler's thread continues after the outcome. A thread cannot be
-      killed, so the attempt keeps its slot until the thread ends.
-    - `report` holds progress and log lines that were not sent yet.
-    - `usage` is None while the attempt uses no pools. `checkpoint_store` is None while it has no steps.
-    - `batch` is the batch attempt to which this attempt belongs. The batch attempt runs and is cancelled as a
-      whole."""
+    - `notify`: wakes the heartbeat after a new report.
+    - `boot`: returns the boot-clock time.
+    - `begun`: True once the asyncio task of the attempt runs.
+    - `leased_until`: the boot-clock time until which the lease certainly lasts.
+    - `expired`: True if the attempt was not started because its lease had ended.
+    - `stop`: the reason why the worker cancelled the attempt.
+    - `outcome`: is set once. From then on the attempt has ended for the store, even if its code still runs.
+    - `charged`: a second outcome, which costs an attempt. The store uses it if the provider was overloaded
+      too often.
+    - `committed`: the outcome that `ctx.transaction()` wrote. It takes precedence over any later outcome.
+    - `thread_running`: True while the handler's thread continues after the outcome. The attempt keeps its
+      slot.
+    - `report`: progress and log lines that were not sent yet.
+    - `usage`: None if the attempt uses no pools.
+    - `checkpoint_store`: None if the attempt has no steps.
+    - `batch`: the batch attempt to which this attempt belongs."""
 
     is_batch: ClassVar[bool] = False
 
@@ -132,8 +129,8 @@ class Attempt(msgspec.Struct, eq=False):
 
     @property
     def is_leased(self) -> bool:
-        """True until the lease ends on this worker's boot clock. After that another worker may hold the job.
-        A lease ends in this way if this worker was suspended or could not renew it."""
+        """True until the lease ends on this worker's boot clock. After that another worker may hold the
+        job."""
         return self.boot() <= self.leased_until
 
     def conclude(self, outcome: Outcome) -> None:
@@ -142,8 +139,8 @@ class Attempt(msgspec.Struct, eq=False):
             self.usage.end()
 
     def to_settle(self) -> Sequence[Attempt]:
-        """Returns the attempts to settle when this attempt has ended. For a single job this is the attempt
-        itself, for a batch its members that have an outcome."""
+        """Returns the attempts to settle when this attempt has ended. For a batch these are the members that
+        have an outcome."""
         return (self,)
 
     def seconds(self, now: float) -> float:
@@ -159,8 +156,8 @@ class Attempt(msgspec.Struct, eq=False):
         self.notify()
 
     def show_wait(self, note: str | None) -> None:
-        """Shows `note`, which says what the attempt waits for, instead of the handler's own note. `note=None`
-        shows the handler's note again."""
+        """Shows `note` instead of the handler's own note while the attempt waits. None shows the handler's
+        note again."""
         report = self._pending_report()
         fraction = None if report.progress is None else report.progress[0]
         report.progress = (fraction, note if note is not None else report.note or "")
@@ -185,10 +182,8 @@ class Attempt(msgspec.Struct, eq=False):
         return self.usage_sink().meter
 
     def checkpoints(self) -> WorkerCheckpoints:
-        """Returns the object that reads and writes this attempt's checkpoints. The first call creates it,
-        because few handlers have steps.
-
-        All threads of a handler share this object, because it numbers the attempt's requests to the store."""
+        """Returns the object that reads and writes this attempt's checkpoints. All threads of a handler share
+        it."""
         if self.checkpoint_store is None:
             from tidemill.worker.checkpoints import WorkerCheckpoints
 
@@ -213,7 +208,7 @@ class Attempt(msgspec.Struct, eq=False):
 
     def start_usage(self, sent: float) -> None:
         """Creates the usage record for a job whose claim reserved units. `sent` is the earliest event-loop
-        time at which the store may have reserved them."""
+        time of this reservation."""
         start_by = self.environment.start_by(self.job, sent)
         self.usage = AttemptUsage(
             self.environment,

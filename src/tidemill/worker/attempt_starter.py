@@ -20,10 +20,11 @@ from tidemill.worker.usage import AttemptEnvironment
 
 
 class AttemptStarter:
-    """Turns claimed jobs into attempts and passes them to the executor. Jobs of unknown tasks are released.
+    """Turns claimed jobs into attempts and passes them to the executor. Releases jobs of unknown tasks.
 
-    `own_tasks` are the tasks that Tidemill itself defines, such as webhook deliveries. `lease` is the length
-    of a lease in seconds; `boot` returns the boot-clock time, by which leases are checked."""
+    - `own_tasks`: the tasks that Tidemill itself defines, such as webhook deliveries.
+    - `lease`: the length of a lease in seconds.
+    - `boot`: returns the boot-clock time."""
 
     def __init__(
         self,
@@ -48,11 +49,10 @@ class AttemptStarter:
         self._reported_tasks: set[str] = set()
 
     def accept(self, claims: ClaimResult, sent: float, sent_boot: float) -> None:
-        """Makes attempts of the jobs that a claim returned. Passes them to the executor, which starts as many
-        as slots are free and keeps the others.
+        """Makes attempts of the jobs that a claim returned, and passes them to the executor.
 
-        `sent` is the earliest event-loop time at which the store may have reserved the units. `sent_boot` is
-        the boot-clock time when the request was sent; the leases started after that."""
+        - `sent`: the earliest event-loop time at which the store may have reserved the units.
+        - `sent_boot`: the boot-clock time when the request was sent."""
         ready: list[Attempt] = []
         leased_until = sent_boot + self._lease
         for attempt in group_batches(self._make_attempts(claims.jobs, sent, leased_until), sent):
@@ -88,8 +88,7 @@ class AttemptStarter:
             yield attempt
 
     def _emit_unknown_task(self, job: ClaimedJob) -> None:
-        """Emits an event about an unknown task. It does so once per task, because jobs of a misspelt task are
-        claimed and released again and again, for up to a day."""
+        """Emits an event about an unknown task, once per task."""
         if job.task not in self._reported_tasks:
             self._reported_tasks.add(job.task)
             known = tuple(sorted(self._tasks))

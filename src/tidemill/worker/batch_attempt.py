@@ -17,9 +17,8 @@ from tidemill.worker.usage import AttemptUsage
 
 
 def group_batches(attempts: Iterable[Attempt], sent: float) -> Iterator[Attempt]:
-    """Yields one batch attempt for each batch among the claimed jobs, and all other attempts unchanged. The
-    jobs of one batch follow one another in `attempts`. `sent` is the earliest event-loop time at which the
-    store may have reserved their units."""
+    """Yields one batch attempt per batch, and each attempt without a batch unchanged. `sent` is the earliest
+    event-loop time at which the store may have reserved the units."""
     members: list[Attempt] = []
     for attempt in attempts:
         if members and (not attempt.job.call or attempt.job.call != members[0].job.call):
@@ -36,7 +35,7 @@ def group_batches(attempts: Iterable[Attempt], sent: float) -> Iterator[Attempt]
 def _make_batch(members: Sequence[Attempt], sent: float) -> BatchAttempt:
     lead = members[0]
     if lead.job.call not in {"", lead.job.id}:
-        lead = _make_missing_lead(lead, sent)
+        lead = _make_missing_lead(lead, sent)  # cancelled before the claim was repeated
         members = (lead, *members)
     batch = BatchAttempt(
         lead.job, lead.definition, lead.notify, lead.boot, lead.environment, members=tuple(members)
@@ -50,13 +49,10 @@ def _make_batch(members: Sequence[Attempt], sent: float) -> BatchAttempt:
 
 
 def _make_missing_lead(first: Attempt, sent: float) -> Attempt:
-    """Returns an attempt for the lead, the first job of a batch, if the claim did not return the lead.
-    `first` is the first attempt that the claim returned. `sent` is the earliest event-loop time at which the
-    store may have reserved the units.
+    """Returns an attempt for the lead (the first job of a batch), if the claim did not return the lead.
 
-    The units of a batch are reserved under the id of its lead. If the lead is cancelled before a claim is
-    repeated, the repeated claim returns only the other jobs. The new attempt is marked as lost, so the
-    handler does not get its item. It only reports the used units."""
+    The attempt only reports the used units; the handler does not get its item. `first` is the first attempt
+    that the claim returned."""
     job = msgspec.structs.replace(first.job, id=first.job.call)
     lead = Attempt(job, first.definition, first.notify, first.boot, first.environment, stop=CancelReason.LOST)
     if job.needs:
@@ -67,14 +63,11 @@ def _make_missing_lead(first: Attempt, sent: float) -> Attempt:
 class BatchAttempt(Attempt):
     """One run of a batch.
 
-    - `members`: one attempt for each job of the batch. Each is claimed and settled separately.
-    - `job`: the job of the lead, which is the first member. The units of the batch are reserved under
-      its id.
-    - `runs`: the members whose items the handler gets. A member is left out if its claim was lost before
-      the start, or if its payload cannot be decoded.
+    - `members`: one attempt for each job of the batch. Each is settled separately.
+    - `job`: the first job of the batch. The units of the batch are reserved under its id.
+    - `runs`: the members whose items the handler gets.
     - `items`: the items of `runs`, in the same order.
-    - `outcomes_by_job`: outcomes of members, by job id. A member without an entry gets the outcome of
-      the batch."""
+    - `outcomes_by_job`: outcomes by job id. A member without an entry gets the outcome of the batch."""
 
     is_batch: ClassVar[bool] = True
 
@@ -137,21 +130,17 @@ class BatchAttempt(Attempt):
                     self.items.append(item)
 
     def set_outcomes(self, outcomes: Sequence[Outcome], charged: Sequence[Outcome] = ()) -> Outcome:
-        """Stores one outcome for each member of `runs`, in order, and returns the first outcome.
+        """Stores one outcome for each member of `runs`, in order. Returns the first outcome.
 
-        `charged` is empty, or has for each member a second outcome that costs an attempt. The store uses the
-        second outcome if the provider was overloaded too often."""
+        `charged`: empty, or a second outcome per member, which costs an attempt."""
         self.outcomes_by_job.update(zip((job.id for job in self.jobs), outcomes, strict=True))
         for member, replacement in zip(self.runs, charged, strict=bool(charged)):
             member.charged = replacement
         return outcomes[0]
 
     def conclude(self, outcome: Outcome) -> None:
-        """Ends the batch and sets the outcome of each member. `outcome` is used for members without an entry
-        in `outcomes_by_job`.
-
-        A member whose claim was lost gets no outcome, except the lead (the first job) if the batch used
-        pools. The lead is released, because its settlement reports the units of the call (I6)."""
+        """Ends the batch and sets the outcome of each member (I6). Members without an entry in
+        `outcomes_by_job` get `outcome`."""
         self.outcome = outcome
         self.members[0].usage = self.usage
         if self.usage is not None:
@@ -161,7 +150,7 @@ class BatchAttempt(Attempt):
             if member.stop is None:
                 ended = self.outcomes_by_job.get(member.job.id, outcome)
                 member.outcome = ended if member.job.flow is None else limit_result_size(ended)
-            elif member.usage is not None:
+            elif member.usage is not None:  # the settlement of the first job reports the used units
                 member.outcome = JobRelease()
 
     def to_settle(self) -> Sequence[Attempt]:

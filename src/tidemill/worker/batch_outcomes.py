@@ -41,8 +41,8 @@ class BatchOutcome(msgspec.Struct, frozen=True, tag="batch outcome"):
 
     - `outcomes`: one outcome per job; used unless the batch is split.
     - `error`: the error of the call. None if no single item can have caused it; the batch is then not split.
-    - `charged`: empty, or for each job a second outcome that costs an attempt. The store uses it if the pool
-      has used up its overload budget, the number of overloads that cost no attempt."""
+    - `charged`: empty, or one second outcome per job. The store uses it if the provider was overloaded too
+      often."""
 
     outcomes: list[Outcome]
     error: Error | None = None
@@ -60,7 +60,7 @@ class BatchOutcomeSignal(Exception):
 def check_results(results: Any, count: int) -> Sequence[Any]:
     """Returns the results of a batch handler if they are a list or tuple of `count` elements.
 
-    Raises TypeError or ValueError otherwise. These errors are treated as if the handler had raised them."""
+    Raises TypeError or ValueError otherwise."""
     if not isinstance(results, list | tuple):
         raise TypeError(
             f"the handler must return a list with a result for each of its {count} items, "
@@ -85,13 +85,10 @@ def decide_results(
 def decide_batch_error(
     error: BaseException, meter: UsageMeter | None, jobs: Sequence[ClaimedJob], policy: Retry, chance: float
 ) -> BatchOutcome:
-    """Returns the outcomes of a batch whose handler raised `error`. `chance` is a random number between 0 and
-    1 for the retry delay. `meter` knows the refusals of the call; None without pools.
+    """Returns the outcomes of a batch whose handler raised `error`.
 
-    The batch may be split if a single item can have caused the error, or if the call was too large. An error
-    of the whole account, such as a refusal, does not split it, because each half would get the same answer.
-    An exception with which the handler chose the outcome, such as `SnoozeFor`, does not split it either. A
-    refusal is excused (no attempt is charged) for all jobs or for none."""
+    - `meter`: knows the refusals of the call; None without pools.
+    - `chance`: a random number between 0 and 1 for the retry delay."""
     if isinstance(error, BatchOutcomeSignal):
         return error.verdict
     if isinstance(error, OutcomeSignal):
@@ -111,8 +108,8 @@ def decide_batch_error(
 
 
 def is_account_wide(error: BaseException) -> bool:
-    """True if the error concerns the whole account or provider and not one item. These are network errors,
-    the statuses 401, 402, 403, 408 and 429, and every status from 500."""
+    """True if the error concerns the whole account or provider and not one item. Examples are network errors,
+    401, 429 and every status from 500."""
     return any(_is_account_wide(member) for member in group_members(error))
 
 
@@ -138,8 +135,8 @@ def encode_result(result: Any, codec: ResultCodec) -> Success | FinalFailure:
 
 
 def _decide_failed_item(failed: FailedItem, job: ClaimedJob, policy: Retry, chance: float) -> Outcome:
-    """Returns the outcome of an item for which the handler returned `FailedItem`. The item's `retry` flag
-    decides whether it may be retried. The exception filters of the retry policy do not apply."""
+    """Returns the outcome of an item for which the handler returned `FailedItem`. Its `retry` flag decides
+    whether the item is retried."""
     error = Error("FailedItem", replace_unstorable(str(failed.reason))[:MAX_MESSAGE_CHARACTERS])
     if not failed.retry:
         return FinalFailure(error)
@@ -164,9 +161,10 @@ MAX_REMEMBERED_BATCHES = 1000
 
 
 class SplitHistory:
-    """Counts how many items of a batch were in parts that succeeded, and how many in parts that failed. A
-    part is a smaller batch that was made by splitting a failed batch. Parts of similar size are counted
-    together: 3 and 4 items, 5 to 8, 9 to 16, and so on."""
+    """Counts the items in parts that succeeded and in parts that failed. A part is a smaller batch, made by
+    splitting a failed batch.
+
+    Parts of similar size are counted together."""
 
     def __init__(self) -> None:
         self._calls: Counter[int] = Counter()
@@ -180,8 +178,7 @@ class SplitHistory:
 
     def has_too_many(self, size: int) -> bool:
         """True if probably more than 15 % of the items are bad. The caller then splits a failed part of
-        `size` items into single items, because halving would need more calls. The share of bad items is
-        computed from the share of failed parts of similar size. Returns False until 4 such parts have run."""
+        `size` items into single items."""
         level = _size_class(size)
         if self._calls[level] < MIN_CALLS_PER_SIZE:
             return False
@@ -196,9 +193,11 @@ class SplitHistory:
 class BatchSplitter:
     """Splits failed batches into parts (smaller batches) and gives each part a unique name.
 
-    The name of a part is `original/split.number`. `original` names the batch before its first split, `split`
-    names this split, and `number` counts the parts of this split. The name of a split consists of the claim
-    id of the first job and a counter."""
+    The name is `original/split.number`:
+
+    - `original`: the name of the batch before its first split.
+    - `split`: the name of this split.
+    - `number`: counts the parts of this split."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[str, SplitHistory] = OrderedDict()
@@ -211,12 +210,11 @@ class BatchSplitter:
     def outcomes(
         self, lead: ClaimedJob, jobs: Sequence[ClaimedJob], verdict: BatchOutcome, rule: OnError
     ) -> list[Outcome]:
-        """Returns one outcome per job of a batch that failed as a whole. `lead` is its first job.
+        """Returns one outcome per job of a batch that failed as a whole (I8). If the batch is split, each job
+        gets a `SmallerBatch`, which names its new batch. Otherwise the outcomes of `verdict` apply.
 
-        The batch is split if it has more than one job, `verdict.error` is set, and `rule` (the task's
-        `on_error`) is not "fail". Each job then gets the outcome `SmallerBatch`, which names the part in
-        which the job runs again. Otherwise the outcomes of `verdict` apply. After a crash the batch is split
-        even with "fail", so that a job does not lose attempts because another job crashed (I8)."""
+        - `lead`: the first job of the batch.
+        - `rule`: the task's `on_error`."""
         size = len(jobs)
         if verdict.error is None or size == 1:
             return verdict.outcomes
@@ -241,8 +239,8 @@ class BatchSplitter:
 
 
 def _original_batch(lead: ClaimedJob) -> str:
-    """Returns the name of the original batch if `lead` belongs to a part of a split batch. Returns '' if its
-    batch does not come from a split."""
+    """Returns the name of the batch before its first split; '' if the batch of `lead` does not come from a
+    split."""
     return lead.part.partition("/")[0]
 
 

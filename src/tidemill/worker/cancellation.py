@@ -25,12 +25,12 @@ DEADLINE_PRECISION_SECONDS = 0.005
 
 
 class DeadlineTimer:
-    """One timer for the deadlines of all running attempts. When it fires, it calls the function `due` with
-    each attempt whose deadline has passed.
+    """One timer for the deadlines of all running attempts. It calls `due` with each attempt whose deadline
+    has passed.
 
-    `held` is a function that returns the running attempts. `soonest` is the event-loop time at which the
-    timer fires next. Code that gives an attempt an earlier deadline than `soonest` must call `arm`. `context`
-    is the context in which `due` runs, so that it does not see the context variables of a handler."""
+    - `held`: a function that returns the running attempts.
+    - `soonest`: when the timer fires next. Call `arm` after you set an earlier deadline.
+    - `context`: the context in which `due` runs."""
 
     def __init__(
         self, held: Callable[[], Iterable[Attempt]], due: Callable[[Attempt], None], context: Context
@@ -67,9 +67,8 @@ class DeadlineTimer:
 class OutcomeDecider:
     """Decides the outcomes of attempts that raised, timed out or were cancelled, and of batches.
 
-    Create it in the worker's main task, because it watches that task. If the main task is being cancelled,
-    the program is ending, and asyncio cancels the handlers too. The jobs of these handlers are then released
-    and do not count as failed."""
+    Create it in the worker's main task. If that task is cancelled, the jobs of cancelled handlers are
+    released and do not count as failed."""
 
     def __init__(self, emitter: EventEmitter, entropy: Entropy) -> None:
         self._emitter, self._entropy = emitter, entropy
@@ -93,7 +92,7 @@ class OutcomeDecider:
 
     def cancelled(self, attempt: Attempt, error: asyncio.CancelledError) -> Outcome | None:
         """Returns the outcome of an attempt that ended with CancelledError. Returns None if its claim is
-        lost, because such an attempt has no outcome."""
+        lost."""
         match attempt.stop:
             case CancelReason.TIMEOUT:
                 return self.timed_out(attempt)
@@ -128,9 +127,7 @@ class OutcomeDecider:
 
     def _split_batch(self, definition: TaskDefinition, batch: BatchAttempt, error: BaseException) -> Outcome:
         """Sets the outcomes of a batch whose handler raised, and returns the first outcome. The batch is
-        split if a single item may have caused the error.
-
-        Jobs that are retried together get the same delay, so that they can share the next batch."""
+        split if a single item may have caused the error."""
         assert definition.batch is not None  # noqa: S101 - or it would be no call
         meter = None if batch.usage is None else batch.usage.meter
         jobs, chance = batch.jobs, self._entropy.chance()
@@ -148,11 +145,11 @@ class OutcomeDecider:
 
 
 class AttemptStopper:
-    """Cancels attempts. If the code of an attempt does not stop in time, it settles the attempt although the
+    """Cancels attempts. If the code of an attempt does not stop in time, the attempt is settled although its
     code still runs.
 
-    `conclude(attempt, outcome)` is the function that records the outcome of such an attempt. `context` is the
-    context in which the deadline timer calls its functions."""
+    - `conclude`: the function that records the outcome of an attempt.
+    - `context`: the context in which the deadline timer calls its functions."""
 
     def __init__(
         self,
@@ -171,8 +168,7 @@ class AttemptStopper:
     def stop(self, attempt: Attempt, why: CancelReason) -> None:
         """Cancels an attempt for the reason `why`. An attempt that has not started will never start.
 
-        If one job of a batch lost its claim, the batch continues for its other jobs. If the attempt's
-        transaction has already committed its outcome, a lost claim does not cancel the attempt."""
+        A batch continues until all its jobs have lost their claims."""
         if why is CancelReason.LOST and attempt.committed is not None:
             return
         if isinstance(attempt.batch, BatchAttempt):
@@ -184,6 +180,7 @@ class AttemptStopper:
             attempt = attempt.batch
         if attempt.stop is None and attempt.outcome is None:
             attempt.stop = why
+            # A task that is cancelled before it runs could not free its slot.
             if attempt.begun and attempt.task is not None:
                 attempt.task.cancel()
 
@@ -200,8 +197,8 @@ class AttemptStopper:
         self._emitter.attempt_event(SlotStuck, attempt, seconds=self._loop.time() - attempt.started)
 
     def watch(self, attempt: Attempt) -> None:
-        """Starts the attempt's timeout now. Called when the handler starts, so that the wait for a free
-        thread or process does not count. An attempt that was already cancelled keeps its deadline."""
+        """Starts the attempt's timeout now. Call it when the handler starts. An attempt that was already
+        cancelled keeps its deadline."""
         if attempt.stop is not None:
             return
         attempt.deadline = deadline = self._loop.time() + attempt.timeout
@@ -214,8 +211,8 @@ class AttemptStopper:
             attempt.deadline = math.inf
 
     def _overdue(self, attempt: Attempt) -> None:
-        """Handles an attempt whose deadline has passed. The first time, it cancels the attempt and extends
-        the deadline by CLEANUP_SECONDS. If the code still runs then, the attempt is settled as timed out."""
+        """Cancels an attempt whose deadline has passed. If its code still runs CLEANUP_SECONDS later, settles
+        the attempt as timed out."""
         if attempt.stop is None and attempt.outcome is None:
             attempt.deadline += CLEANUP_SECONDS
             self.stop(attempt, CancelReason.TIMEOUT)

@@ -34,9 +34,8 @@ PAID_STORE_DEADLINE_SECONDS = 60.0
 
 
 class WorkerCheckpoints:
-    """The checkpoints of a handler that runs in the worker process.
-
-    It numbers the requests of an attempt, so that the store can recognise a repeated request."""
+    """The checkpoints of a handler that runs in the worker process. It numbers the requests, so that the
+    store can recognise a repeated one."""
 
     def __init__(self, environment: AttemptEnvironment, job: ClaimedJob) -> None:
         self._environment, self._job = environment, job
@@ -62,16 +61,14 @@ class WorkerCheckpoints:
     async def _ask_on_loop(self, question: StepRequest) -> StepReply:
         """Sends a request about a step to the store and returns the reply.
 
-        If the attempt is cancelled during the request, a background task finishes the work. If the request
-        saves the result of a paid call, the task repeats it. If the request records the beginning of a step,
-        the task deletes this record, because the step's call will not be made."""
+        If the attempt is cancelled during the request, a background task finishes or undoes it."""
         number = next(self._numbers)
         try:
             return await self._answer(question, number)
         except asyncio.CancelledError:
-            if isinstance(question, StepSaveRequest) and question.paid:
+            if isinstance(question, StepSaveRequest) and question.paid:  # or a retry pays again
                 self._finish_later(self._answer(question, number))
-            elif isinstance(question, StepBeginRequest):
+            elif isinstance(question, StepBeginRequest):  # its call will not be made
                 self._finish_later(self._answer(StepForgetRequest(question.step, number), 0))
             raise
 
@@ -142,8 +139,8 @@ class WorkerCheckpoints:
 
 
 async def _retry_on_outage(verb: Callable[[], Awaitable[T]], seconds: float) -> T:
-    """Calls `verb`, a store request, and repeats it every 0.25 s while the store is unreachable. Raises the
-    StoreError if about `seconds` have passed without an answer."""
+    """Calls `verb`, a store request, and repeats it while the store is unreachable. Raises the StoreError
+    after about `seconds`."""
     waited = 0.0
     while True:
         try:
@@ -156,10 +153,8 @@ async def _retry_on_outage(verb: Callable[[], Awaitable[T]], seconds: float) -> 
 
 
 def _run_without_wait(main: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine to its end on the event loop's own thread and returns its result. Raises
-    ConfigurationError if the coroutine has to wait.
-
-    Test tools use it, because they run sync handlers on the thread of the event loop."""
+    """Runs a coroutine on the thread of the event loop and returns its result. Raises ConfigurationError if
+    the coroutine has to wait."""
     try:
         main.send(None)
     except StopIteration as end:

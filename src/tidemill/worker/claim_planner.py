@@ -20,11 +20,9 @@ _SMOOTHING_FACTOR = 0.3
 
 
 class ClaimAhead:
-    """Estimates how many jobs to claim before a slot is free for them. The estimate uses the mean run time of
-    jobs and the round-trip time to the store.
+    """Estimates how many jobs to claim before a slot is free for them.
 
-    `AttemptMetrics` adds the run times of settled attempts to `run_seconds`, and their number to `run_count`.
-    After each round trip, `add_round_trip` updates the mean with these two sums and resets them to 0."""
+    `run_seconds`, `run_count`: sum and number of the run times since the last round trip."""
 
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
@@ -42,8 +40,8 @@ class ClaimAhead:
         self._mean = mean if self._mean is None else self._mean + _SMOOTHING_FACTOR * (mean - self._mean)
 
     def stalled(self) -> None:
-        """Forgets the mean run time, because jobs that were claimed before slots were free did not start
-        soon. Until a new mean is known, the worker claims only as many jobs as slots are free."""
+        """Forgets the mean run time. Until a new mean is known, the worker claims only as many jobs as slots
+        are free."""
         self._mean = None
 
     @property
@@ -62,8 +60,7 @@ class ClaimPlanner:
     """Builds the claim requests of a worker.
 
     To claim ahead means to claim jobs before slots are free for them. A worker claims ahead only if none of
-    its queues has a concurrency limit and none of their tasks uses pools. Otherwise a job that waits here for
-    a slot would use a limit, or units of a pool, which a job on another worker needs."""
+    its queues has a concurrency limit and none of its tasks uses pools."""
 
     def __init__(
         self,
@@ -94,6 +91,7 @@ class ClaimPlanner:
 
     @property
     def _ahead(self) -> int:
+        # A job that waits here would use a limit or units that another worker needs.
         return 0 if self._limited else self._claim_ahead.ahead
 
     def request(self) -> ClaimRequest:
@@ -108,8 +106,8 @@ class ClaimPlanner:
         )
 
     def served(self, jobs: Iterable[ClaimedJob]) -> int:
-        """Returns how many slots the claimed jobs take. Also records these slots, so that later claims divide
-        the slots fairly between queues. The jobs of one batch take one slot together."""
+        """Returns how many slots the claimed jobs take, and counts them for the fair share of each queue. The
+        jobs of one batch take one slot together."""
         queues = [job.queue for job in jobs if not job.call or job.call == job.id]
         self._weights.served(queues)
         return len(queues)
@@ -127,8 +125,7 @@ class ClaimPlanner:
 
     async def watch_settings(self, store: Store) -> None:
         """Reads the queue settings every 10 seconds, until cancelled. While a queue has a concurrency limit,
-        the worker claims no jobs before slots are free. The store enforces a new limit at once in any
-        case."""
+        the worker claims no jobs before slots are free."""
         while True:
             try:
                 infos = await store.queues()

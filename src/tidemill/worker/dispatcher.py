@@ -19,8 +19,8 @@ from tidemill.worker.settler import Settler
 
 
 class IdleWait:
-    """Waits for a wake-up while the worker is idle. `park` starts one wait. When a wake-up arrives or the
-    time is over, the dispatcher is asked to claim jobs."""
+    """Waits for a wake-up while the worker is idle. `park` starts one wait. After the wait, the dispatcher
+    claims jobs."""
 
     def __init__(self, listener: WakeupListener, signal: DispatchSignal) -> None:
         self._listener, self._signal = listener, signal
@@ -45,17 +45,16 @@ class IdleWait:
             self._listening = False
 
     def park(self, seconds: float, *, is_poll: bool) -> None:
-        """Starts a wait of at most `seconds`; then jobs are claimed. `is_poll=True`: no job is expected to be
-        due at that time, and the claim is made only in case a wake-up was lost."""
+        """Starts a wait of at most `seconds`. `is_poll=True` means that no job is expected at the end of the
+        wait."""
         self._timeout, self._is_poll, self._polled = seconds, is_poll, False
         self._parked.set()
 
     def found_work(self) -> None:
-        """Records that a claim returned jobs. If the claim was made without a wake-up (a poll), the wake-up
-        for these jobs was lost, perhaps because other processes no longer know this listener. The listener
-        therefore registers again before the next claim."""
+        """Records that a claim returned jobs. If no wake-up announced them, the listener registers again
+        before the next claim."""
         if self._polled:
-            self._polled = self.armed = False
+            self._polled = self.armed = False  # the wake-up was lost: perhaps nobody knows the listener
 
     async def run(self) -> None:
         try:
@@ -89,8 +88,8 @@ _BACKLOG_RETRY_SECONDS = 0.02
 class Dispatcher:
     """The main loop of a worker. It settles outcomes and claims jobs in one request to the store.
 
-    `extra_queues` are queues from which the worker may claim later, in addition to the queues of the options.
-    It listens to their wake-ups from the start."""
+    `extra_queues`: queues from which the worker may claim later. It listens to their wake-ups from the
+    start."""
 
     def __init__(
         self,
@@ -129,8 +128,8 @@ class Dispatcher:
         self._signal.set()
 
     async def run(self) -> None:
-        """Runs until the worker holds no jobs and will not claim any more. With the option `until_idle` it
-        stops claiming when no job is left to claim, otherwise after `stop_claiming`."""
+        """Runs until the worker holds no jobs and will not claim any more. With the option `until_idle` this
+        is so when no job is left to claim."""
         try:
             while not self._is_over:
                 if self._settling is not None and self._settling.done():
@@ -184,11 +183,9 @@ class Dispatcher:
 
     def _taken_at(self, claims: ClaimResult, began: float, sent: float) -> float:
         """Returns the earliest event-loop time at which the store may have reserved the units of the claimed
-        jobs. A claim may have been sent several times: first at `began`, last at `sent`.
+        jobs (P20).
 
-        `claims.waited` says how long the store waited before it reserved the units. It is None if the store
-        recognised a repeated claim (P20). Any of the requests may then have claimed the jobs, so the result
-        is `began`."""
+        A claim may have been sent several times: first at `began`, last at `sent`."""
         if claims.waited is None:
             return began
         return sent + min(claims.waited, self._loop.time() - sent)
@@ -197,9 +194,7 @@ class Dispatcher:
         """Removes the ended attempts from the outbox and returns them. The caller settles them in its next
         request.
 
-        `apart=True` allows this method to settle 64 or more outcomes in a separate request, so that the next
-        claim need not wait for them. It does so only if the worker claims jobs before slots are free. Returns
-        an empty list while a separate request runs."""
+        With `apart=True`, a separate request may settle many outcomes. The result is then empty."""
         if self._settling is not None:
             return []
         batch = self._outbox.take()
@@ -250,14 +245,14 @@ class Dispatcher:
             self._stall = self._loop.call_at(due, self._check_stall, self._slots.buffered[0], due)
 
     def _check_stall(self, first: object, due: float) -> None:
-        """Releases the jobs that wait in this worker for a slot, if none of them has started since this check
-        was planned. The worker had expected short jobs, but the running jobs are long.
+        """Releases the jobs that wait in this worker for a slot, if none has started since this check was
+        planned.
 
-        `first` was the first waiting attempt when this check was planned; `due` is the planned event-loop
-        time of the check. If the check runs much later than `due`, the event loop was blocked. Nothing is
-        then released, because the delay says nothing about the jobs."""
+        - `first`: the first waiting attempt when this check was planned.
+        - `due`: the planned event-loop time of the check. If the check runs much later, it releases
+          nothing."""
         self._stall = None
-        late = self._loop.time() - due > STALL_SECONDS / 2
+        late = self._loop.time() - due > STALL_SECONDS / 2  # the event loop was blocked
         if self._slots.buffered and self._slots.buffered[0] is first and not late:
             self._claim_ahead.stalled()
             self._executor.release_unstarted()

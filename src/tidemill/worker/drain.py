@@ -1,5 +1,5 @@
 """Stops a worker without losing a job or charging an attempt. It waits for running handlers, then cancels
-them and releases their jobs, which means that other workers can claim them."""
+them and releases their jobs."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ class Drain:
     """The orderly stop of a worker. `begin` lets running jobs finish within `grace` seconds; `force` ends
     this grace time at once.
 
-    After the grace time the remaining handlers are cancelled and their jobs are released. If the store still
-    does not accept the outcomes some time later, `gave_up` is set, and the worker stops without settling
-    them."""
+    After the grace time, handlers that still run are cancelled and their jobs are released. `gave_up` is set
+    if the store does not accept the outcomes in time."""
 
     def __init__(
         self,
@@ -92,10 +91,9 @@ class Drain:
         self.gave_up.set()
 
     async def release_everything(self, store: Store) -> None:
-        """Cancels all handlers and releases their jobs, so that other workers need not wait for the leases to
-        end. It is for a worker that was cancelled or has crashed; after a drain there are no jobs left.
+        """Cancels all handlers and releases their jobs. It is for a worker that was cancelled or has crashed.
 
-        A job whose thread still runs is not released. Other workers get it when its lease ends."""
+        A job whose thread still runs is not released."""
         held = self._in_flight.held
         if not held:
             return
@@ -126,8 +124,8 @@ class StopRequests:
 
 @contextmanager
 def stop_on_signals(stop: Callable[[], None], force: Callable[[], None]) -> Iterator[None]:
-    """Calls `stop` on the first SIGTERM or SIGINT, and `force` on a signal that comes at least one second
-    later. The signal handlers are active inside the `with` block."""
+    """Calls `stop` on the first SIGTERM or SIGINT, and `force` on a signal at least one second later. It is
+    active inside the `with` block."""
     loop = asyncio.get_running_loop()
     requests = StopRequests(stop, force)
     for number in STOP_SIGNALS:

@@ -54,9 +54,7 @@ _REDACTED_FIELDS = ("message", "traceback", "reason", "problem")
 class EventEmitter:
     """Builds and emits the events of one worker. It adds the common fields and removes secrets from texts.
 
-    Waiting times are computed with the store's wall clock, as it was last read. Before the first reading the
-    wall clock of the worker's machine is used. `now` is the event-loop time at which the emitter is
-    created."""
+    `now`: the event-loop time at which the emitter is created."""
 
     def __init__(
         self,
@@ -108,8 +106,7 @@ class EventEmitter:
             )
 
     def _redact(self, fields: dict[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:
-        """Returns the fields with secrets removed from texts such as error messages. These texts may repeat
-        arguments of the handler, and events become log lines that leave the machine."""
+        """Returns the fields with secrets removed from texts such as error messages."""
         texts = {name: redact(text) for name in _REDACTED_FIELDS if isinstance(text := fields.get(name), str)}
         return fields | texts
 
@@ -143,8 +140,7 @@ MAX_TEXT_CHARACTERS = 200
 
 
 def emit_pool_changes(emitter: EventEmitter, changes: Iterable[PoolChange]) -> None:
-    """Emits an event for each pool change. The store reports a change only once, so the event is missing if
-    the store's answer was lost."""
+    """Emits an event for each pool change. The event is missing if the store's answer was lost."""
     for change in changes:
         _emit_pool_change(emitter, change)
 
@@ -177,12 +173,10 @@ def _emit_pool_change(emitter: EventEmitter, change: PoolChange) -> None:
 class OutcomeEvents:
     """Counts outcomes and emits their events, after the store has recorded them.
 
-    - `crashed`: attempts whose child process died. A claim does not contain the crash limit of the queue. So
-      `emit_crashes` later asks the store whether these jobs reached the limit, and emits the events.
-    - `on_missed`: a function that is called with each attempt whose reserved units were too old when its
-      handler was about to start; such an attempt is released.
-    - `on_dependency`: a function that is called with each attempt whose handler could not use a service, and
-      with its outcome."""
+    - `crashed`: attempts whose child process died. `emit_crashes` emits their events later.
+    - `on_missed`: is called with each attempt that was released because its reserved units were too old.
+    - `on_dependency`: is called with each attempt whose handler could not use a dependency, and its
+      outcome."""
 
     def __init__(
         self,
@@ -241,14 +235,12 @@ class OutcomeEvents:
 
     @staticmethod
     def ran_to_end(attempt: Attempt) -> tuple[Attempt, ...]:
-        """Returns `(attempt,)` if the handler began and the attempt was not released, otherwise `()`. Callers
-        join these tuples into the list of attempts whose run times are measured."""
+        """Returns `(attempt,)` if the handler began and the attempt was not released, otherwise `()`."""
         released = isinstance(attempt.outcome, JobRelease | UnitWait | SmallerBatch)
         return (attempt,) if attempt.begun and not released else ()
 
     def emit_refused(self, attempt: Attempt, answer: WriteAnswer) -> None:
-        """Counts an outcome that the store refused, and emits an event. This is normal after the process was
-        suspended for longer than the lease. `answer` is the store's answer."""
+        """Counts an outcome that the store refused with `answer`, and emits an event."""
         if answer is WriteAnswer.STALE:
             self._stats.stale += 1
         else:
@@ -292,9 +284,7 @@ class OutcomeEvents:
 
 
 def seconds_late(attempt: Attempt) -> float:
-    """Returns how many seconds too late the handler was about to start. Reserved units must be used soon, so
-    a handler has a latest start time. A job whose handler would start later is released. Returns 0 if the
-    attempt was not released for this reason."""
+    """Returns by how many seconds the handler missed its latest start time; 0 if it did not miss it."""
     usage = (attempt.batch or attempt).usage
     released = isinstance(attempt.outcome, JobRelease)
     return usage.late if usage is not None and released else 0.0

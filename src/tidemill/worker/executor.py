@@ -1,7 +1,6 @@
 """Runs attempts. Each attempt has one asyncio task, from its start to its outcome.
 
-This module is the hot path, because its code runs once per job. So it has only one wrapper coroutine per job,
-no timeout scope, no lock, and no log line on success. `benchmarks/worker_cost.py` measures it."""
+This code runs once per job, so it must be fast. `benchmarks/worker_cost.py` measures it."""
 
 from __future__ import annotations
 
@@ -43,8 +42,9 @@ _DONE = Success()
 class Executor:
     """Starts attempts in free slots and puts ended attempts into the outbox.
 
-    If a slot becomes free without an outcome, it sets `signal` to wake the dispatcher. `state` is the value
-    of `ctx.state`. `isolated` runs jobs in child processes; None if this is turned off."""
+    - `signal`: wakes the dispatcher if a slot becomes free without an outcome.
+    - `state`: the value of `ctx.state`.
+    - `isolated`: runs jobs in child processes; None if this is turned off."""
 
     def __init__(
         self,
@@ -87,8 +87,8 @@ class Executor:
         )
 
     def submit(self, attempts: Iterable[Attempt]) -> None:
-        """Starts the attempts while slots are free, and keeps the other attempts in the buffer. If the worker
-        is stopping, all of them are released instead."""
+        """Starts the attempts while slots are free, and keeps the attempts without a slot in the buffer. If
+        the worker is stopping, releases all of them."""
         self._slots.buffered.extend(attempts)
         if self._starting:
             self.fill()
@@ -127,8 +127,7 @@ class Executor:
         self._signal.set()
 
     def lose(self, attempts: Iterable[Attempt]) -> None:
-        """Cancels attempts whose claim is lost, unless they already have an outcome. Such an outcome is still
-        sent, and the store accepts or refuses it."""
+        """Cancels attempts whose claim is lost, unless they already have an outcome."""
         for attempt in attempts:
             if attempt.outcome is None:
                 seconds = attempt.seconds(self._loop.time())
@@ -210,7 +209,7 @@ class Executor:
 
     async def _fill_inputs(self, batch: BatchAttempt) -> None:
         """Loads the items that are results of other flow steps. If an item cannot be loaded, only its job
-        ends; the other jobs of the batch run."""
+        ends."""
         for member in batch.members:
             if member.job.flow is not None and member.job.flow.reads and member.stop is None:
                 self._stopper.watch(batch)

@@ -1,5 +1,5 @@
-"""Advances flows. Each worker advances the flows of the jobs that it settled; the leader advances all other
-flows that need it."""
+"""Advances flows. Each worker advances the flows of the jobs that it settled. The leader advances the flows
+on the worklist."""
 
 from __future__ import annotations
 
@@ -29,14 +29,11 @@ hand."""
 
 
 class FlowAdvancer:
-    """Advances flows whose tasks this worker knows.
+    """Advances flows whose tasks this worker knows. Flows with unknown tasks are left to other workers.
 
-    If a flow has an unknown task, this worker leaves the flow to another worker and gives up the leadership
-    of this service, so that another worker can lead. If no worker knew the task for 24 hours, the flow's jobs
-    of that task fail. The worker that decides this must have seen the flow for at least one hour.
+    If no worker knew a task for 24 hours, the flow's jobs of that task fail.
 
-    `extra_jobs` is a function that returns jobs to create together with an advance, such as the webhook
-    delivery about the flow's end."""
+    `extra_jobs`: returns jobs to create together with an advance, such as webhook deliveries."""
 
     def __init__(
         self,
@@ -86,11 +83,9 @@ class FlowAdvancer:
     async def sweep(self) -> bool:
         """Advances flows from the worklist, as leader. Returns True if more flows wait.
 
-        If flows with unknown tasks are left, this worker gives up the leadership, so that a worker that knows
-        the tasks can lead. Before that it handles all other flows, because it cannot lead again for some
-        time."""
+        If flows with unknown tasks are left, this worker gives up the leadership."""
         more = await self._run_pass(None)
-        if self._unknown_since and not more:
+        if self._unknown_since and not more:  # afterwards it cannot lead for some time
             await self._leader.hand_over(self.service)
         return more
 
@@ -120,8 +115,7 @@ class FlowAdvancer:
 
     async def _run_pass(self, ids: Sequence[str] | None) -> bool:
         """Advances the flows `ids`, or flows from the worklist if `ids` is None. Returns True if more flows
-        wait. Calls run one after the other, so the counter `advanced` includes all earlier calls when a call
-        returns."""
+        wait."""
         from tidemill.flows.advance import emit_flow_ended
         from tidemill.flows.advance_pass import MAX_FLOWS_PER_PASS, AdvancePass, UnconfirmedAdvances
 
@@ -151,8 +145,8 @@ class FlowAdvancer:
         return [] if self._unconfirmed is None else self._unconfirmed.flows
 
     def _emit_broken(self, broken: Mapping[str, Exception]) -> None:
-        """Emits one event for each flow whose advance raised. The event is not repeated, although the advance
-        is retried many times."""
+        """Emits one event for each flow whose advance raised. The event is not repeated when the advance is
+        retried."""
         for flow, error in broken.items():
             if flow not in self._broken:
                 error.add_note(f"This is what kept flow {flow!r} from going on.")

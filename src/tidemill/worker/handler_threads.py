@@ -1,7 +1,6 @@
-"""Runs sync handlers in threads.
+"""Runs sync handlers in threads. A thread cannot be killed, so a handler may continue after its timeout.
 
-`run_in_executor` is not used, because it costs 18 µs per call and its threads delay the exit of the process.
-A thread cannot be killed. After a timeout `ThreadCall.over` stays False until the handler really ends."""
+`run_in_executor` is not used: it costs 18 µs per call, and its threads delay the exit of the process."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ from typing import Any
 class ThreadCall:
     """One call of a handler in a thread. `future` gets the result; `over` is True when the handler has ended.
 
-    A caller that stops waiting before the end sets the function `on_end`. It is called on the event loop when
-    the handler has ended."""
+    `on_end`: set it to be called on the event loop when the handler has ended."""
 
     __slots__ = ("args", "context", "error", "function", "future", "kwargs", "on_end", "over", "result")
 
@@ -58,8 +56,8 @@ class HandlerThreads:
         self._taken = 0
 
     async def free(self) -> None:
-        """Waits until a thread is free and reserves it. A thread whose handler still runs after a timeout is
-        not free. The caller must at once call `start` to use the thread, or `leave` to give it back."""
+        """Waits until a thread is free and reserves it. The caller must at once call `start` to use the
+        thread, or `leave` to give it back."""
         await self._slots.acquire()
 
     def leave(self) -> None:

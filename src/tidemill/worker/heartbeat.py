@@ -43,9 +43,7 @@ class WorkerIdentity(msgspec.Struct, frozen=True, kw_only=True):
 class HeartbeatSender:
     """Sends the heartbeats of a worker and handles the store's answers.
 
-    If the store answers that a claim is lost, the executor cancels the attempt. After the last report of an
-    ended attempt is sent, the attempt is put into the outbox. Executor and outbox belong to the worker's
-    event loop, so `to_worker` calls their methods on that loop."""
+    `to_worker`: calls a function on the worker's event loop."""
 
     def __init__(
         self,
@@ -92,8 +90,8 @@ class HeartbeatSender:
         await store.extend(self._message(self._in_flight.received, [], lease=0.0))
 
     async def _listen(self, listener: WakeupListener, wake: asyncio.Event) -> None:
-        """Waits for wake-ups of this worker and requests a heartbeat after each. Such a wake-up means that a
-        running job was cancelled."""
+        """Requests a heartbeat after each wake-up of this worker, which means that a running job was
+        cancelled."""
         time, was_away = asyncio.get_running_loop().time, False
         while True:
             listener.arm()
@@ -205,8 +203,7 @@ class HeartbeatSender:
 
 def _latest_end(attempt: Attempt) -> float:
     """Returns the event-loop time after which the heartbeat no longer renews the attempt's lease. This is
-    CLEANUP_SECONDS after its timeout. If the attempt has timed out, its deadline already includes these
-    seconds."""
+    CLEANUP_SECONDS after its timeout."""
     return attempt.deadline if attempt.stop is CancelReason.TIMEOUT else attempt.deadline + CLEANUP_SECONDS
 
 
@@ -247,8 +244,8 @@ class LoopHeartbeat:
 
 
 class ThreadHeartbeat:
-    """Sends heartbeats from a separate thread with its own store connection, even while the worker's event
-    loop is blocked. It restarts itself after an unexpected error."""
+    """Sends heartbeats from a separate thread with its own store connection. It restarts itself after an
+    unexpected error."""
 
     def __init__(self, heartbeat: HeartbeatSender, store: Store) -> None:
         self._heartbeat, self._store = heartbeat, store
@@ -264,8 +261,7 @@ class ThreadHeartbeat:
             self._loop.call_soon_threadsafe(self._cancel)
 
     async def stopped(self, within: float) -> None:
-        """Waits at most `within` seconds until the thread has ended. A store that hangs may keep the thread
-        alive longer, but a daemon thread does not keep the process alive."""
+        """Waits at most `within` seconds until the thread has ended."""
         await asyncio.to_thread(self._thread.join, within)
 
     def _cancel(self) -> None:

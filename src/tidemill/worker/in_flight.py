@@ -10,11 +10,10 @@ from tidemill.worker.attempt import Attempt
 
 
 class InFlight:
-    """All jobs that a worker has claimed and not settled. They run, wait in the buffer, or wait to be
-    settled.
+    """All jobs that a worker has claimed and not settled.
 
     `held` maps job ids to attempts. `received` is the number of the last claim whose jobs are in `held`. A
-    heartbeat must list every job that the store assigns to this worker. Three rules guarantee this:
+    heartbeat must list every job of this worker, so keep this order:
 
     - A job enters `held` before `received` gets the number of its claim.
     - The heartbeat's thread reads `received` first and then copies `held`.
@@ -25,8 +24,8 @@ class InFlight:
         self.received = 0
 
     def under_way(self) -> Iterable[Attempt]:
-        """Returns the attempts that can be cancelled. Jobs of a batch are cancelled together, so for each of
-        them the batch attempt is returned; it appears several times."""
+        """Returns the attempts that can be cancelled. For each job of a batch this is the batch attempt, so
+        it appears several times."""
         return (attempt.batch or attempt for attempt in self.held.values())
 
     def knows(self, job: ClaimedJob) -> bool:
@@ -43,7 +42,7 @@ class InFlight:
 
 class Slots:
     """The slots of a worker. `concurrency` is their number, `running` how many are in use. `buffered` holds
-    attempts of jobs that were claimed before a slot was free; they wait for a slot."""
+    attempts that wait for a slot."""
 
     def __init__(self, concurrency: int) -> None:
         self.concurrency = concurrency

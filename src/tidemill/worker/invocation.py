@@ -34,8 +34,7 @@ INPUT_RETRY_SECONDS = 1.0
 async def fill_flow_inputs(attempt: Attempt) -> None:
     """Replaces the references in a flow job's payload by the results of other steps.
 
-    Raises `OutcomeSignal` if that is not possible. The signal fails the job if a result is missing or too
-    large. It snoozes the job, without charging an attempt, if the store does not answer."""
+    Raises `OutcomeSignal` if that is not possible. The signal contains the job's outcome."""
     from tidemill.flows.results import ResultMissing, ResultsTooLarge, fill_payload
 
     job = attempt.job
@@ -52,18 +51,16 @@ async def fill_flow_inputs(attempt: Attempt) -> None:
 
 
 def is_missing_needs(attempt: Attempt) -> bool:
-    """True for a flow job whose task uses pools, but which has no needs (the units to reserve). Such a job
-    could not be built, so it was stored as failed, and an operator has retried it."""
+    """True for a flow job that has no needs (the units to reserve), although its task uses pools."""
     job, task = attempt.job, attempt.definition
     return job.flow is not None and not job.needs and task is not None and bool(task.pools)
 
 
 async def reserve_needs(attempt: Attempt) -> None:
-    """Computes the needs (the units to reserve) of a job that was created without them, and reserves them
-    before its handler starts.
+    """Computes and reserves the needs of a job that was created without them.
 
-    Raises `UnitsUnavailable` if the units are not free soon; then the job's next claim reserves them. Raises
-    `OutcomeSignal` if the needs cannot be computed."""
+    Raises `UnitsUnavailable` if the units are not free soon. Raises `OutcomeSignal` if the needs cannot be
+    computed."""
     from tidemill.flows.job_builder import compute_late_needs
 
     task, job = attempt.definition, attempt.job
@@ -82,8 +79,9 @@ async def reserve_needs(attempt: Attempt) -> None:
 
 
 class HandlerInvoker:
-    """Calls handlers through their middleware, on the event loop, in a thread or in a child process.
-    `on_thread_end` is called when a thread ends later than its attempt."""
+    """Calls handlers through their middleware: on the event loop, in a thread or in a child process.
+
+    `on_thread_end`: is called when a thread ends later than its attempt."""
 
     def __init__(
         self,
@@ -197,8 +195,8 @@ class HandlerInvoker:
             self._emitter.worker_event(kind, task=definition.name, problem=problem)
 
     def _result_of(self, definition: TaskDefinition, item: BatchItem) -> Any:
-        """Returns the result of one batch item that ran in a child process. The child sends results as JSON.
-        They are decoded only for middleware, which may read them. A failed item is returned unchanged."""
+        """Returns the result of one batch item that ran in a child process. A failed item is returned
+        unchanged."""
         if not isinstance(item, Success):
             return item
         if self._middleware or item.result is None:
@@ -207,8 +205,8 @@ class HandlerInvoker:
 
 
 def check_start(attempt: Attempt) -> None:
-    """Raises `OutcomeSignal`, which releases the job, if the handler must not start. That is the case if its
-    lease has ended, or if its units were reserved too long ago."""
+    """Raises `OutcomeSignal`, which releases the job, if its lease has ended or its units were reserved too
+    long ago."""
     if not attempt.is_leased:
         attempt.expired = True
         raise OutcomeSignal(JobRelease())
@@ -232,8 +230,8 @@ def _decode_attempt_arguments(
 
 
 def _decode_result(definition: TaskDefinition, result: bytes | None) -> Any:
-    """Returns the decoded result of a handler, for middleware. If the result does not match the handler's
-    return annotation, it is decoded to dicts, lists and strings."""
+    """Returns the decoded result of a handler, for middleware. A result that does not match the return
+    annotation is decoded to dicts, lists and strings."""
     try:
         return definition.result.decode(result)
     except Exception:  # noqa: BLE001 - decoding runs a user's own methods

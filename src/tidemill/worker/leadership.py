@@ -17,7 +17,7 @@ from tidemill.worker.options import REARM_SECONDS
 
 
 class MaintenanceService:
-    """The state of one periodic service in this worker. All times are event-loop times.
+    """One maintenance service of this worker, such as the pruner. All times are event-loop times.
 
     - `led`: False if every worker runs the service, without a leader.
     - `due`: the time of the next run.
@@ -88,8 +88,8 @@ async def run_service(
 ) -> None:
     """Runs `do` every `seconds` and on request, while this worker leads the service. Runs until cancelled.
 
-    If `do` returns True, more work is left, and `do` is called again almost at once. `seconds_until_next` is
-    a function that returns the seconds until an earlier run is due, or None."""
+    If `do` returns True, more work is left, and `do` is called again almost at once. `seconds_until_next`
+    returns the seconds until an earlier run, or None."""
     failing, time = False, asyncio.get_running_loop().time
     while True:
         await service.wait_until_due()
@@ -119,8 +119,8 @@ async def run_service(
 
 
 async def request_on_wakeup(store: Store, topic: str, service: MaintenanceService) -> None:
-    """Requests a run of the service after every wake-up of `topic`. It listens only while this worker leads
-    the service, and runs until cancelled."""
+    """Requests a run of the service after every wake-up of `topic`, while this worker leads the service. Runs
+    until cancelled."""
     with contextlib.closing(store.listen([topic])) as listener:
         while True:
             if not service.is_led:
@@ -144,8 +144,9 @@ MIN_REQUEST_SECONDS = 0.01
 
 
 class LeaderElection:
-    """Asks the store every `every` seconds which services this worker leads, and renews its leases on them.
-    `on_answer` is called with the store's answer and the event-loop time at which the request was sent."""
+    """Asks the store every `every` seconds which services this worker leads.
+
+    `on_answer`: is called with the store's answer and the event-loop time of the request."""
 
     def __init__(
         self,
@@ -187,17 +188,15 @@ class LeaderElection:
             await asyncio.sleep(pause)
 
     async def hand_over(self, service: MaintenanceService) -> None:
-        """Gives up the leadership of a service, because another worker may know tasks that this worker does
-        not know. This worker asks for it again only after a little more than the duration of a lease, so that
-        other workers can ask first."""
+        """Gives up the leadership of a service, so that a worker that knows more tasks can lead. This worker
+        asks again only after its old lease would have ended."""
         if service.is_led:
             service.drop_lead()
             service.not_before = self._loop.time() + 1.1 * self.lease
             await self._store.resign([service.name], self._worker)
 
     async def resign(self) -> None:
-        """Gives up the leadership of all services, so that other workers need not wait until its leases
-        end."""
+        """Gives up the leadership of all services, so that another worker can lead at once."""
         led = [name for name, service in self._services_by_name.items() if service.is_led]
         if led:
             with contextlib.suppress(StoreError):

@@ -1,5 +1,5 @@
-"""The maintenance services of a worker, such as reclaim, prune, admit and advance, and the loop that runs
-each service when it is due."""
+"""The maintenance services of a worker, such as the pruner and the scheduler. Each has a loop that runs it
+when it is due."""
 
 from __future__ import annotations
 
@@ -50,8 +50,10 @@ MIN_PRUNE_SECONDS = 1.0
 
 
 class Pruner:
-    """Deletes finished jobs by the retention of their queue. `time` is a function that returns the event-loop
-    time. Before each run, `metrics_rollup` saves totals of the history that the store is about to delete."""
+    """Deletes finished jobs by the retention of their queue.
+
+    - `time`: returns the event-loop time.
+    - `metrics_rollup`: saves totals of the history that the store is about to delete."""
 
     def __init__(
         self, store: Store, metrics_rollup: MetricsRollup, emitter: EventEmitter, time: Callable[[], float]
@@ -73,11 +75,10 @@ class Pruner:
         return pruned.more
 
     def seconds_until_next(self) -> float | None:
-        """Returns the seconds until about 1000 more jobs can be pruned, estimated from the last runs. Returns
-        None if the last run found none.
+        """Returns the estimated seconds until about 1000 more jobs can be pruned. Returns None if the last
+        run found none.
 
-        If jobs finish fast, the pruner runs often and briefly. A few long runs would delay claims, and the
-        store would grow between them."""
+        Frequent short runs delay claims less than a few long runs."""
         return self._rest
 
     def _update_rest(self) -> None:
@@ -88,10 +89,7 @@ class Pruner:
 
     async def _warn(self, queue: str, jobs: int) -> None:
         """Emits an event about jobs that were deleted before their retention time, because their queue kept
-        too many. `jobs` is how many this run deleted.
-
-        The event is emitted at most once per hour and queue. The history in the store shows whether another
-        worker has already warned."""
+        too many. It does so at most once per hour and queue."""
         is_first = queue not in self._warned
         self._warned[queue] = self._time()
         hour_ago = (await self._store.read_clock()).wall - HOUR_SECONDS
@@ -106,7 +104,7 @@ WRITE_PAUSE_SECONDS = 2.0
 
 
 class DependencyRecorder:
-    """Emits the events about services that handlers could not use, and writes the records that
+    """Emits the events about dependencies that handlers could not use. Writes the records that
     `Inspector.dependencies` reads."""
 
     def __init__(self, store: Store, emitter: EventEmitter) -> None:
@@ -117,7 +115,7 @@ class DependencyRecorder:
         self._written_at: dict[str, float] = {}
 
     def note(self, attempt: Attempt, outcome: Snooze) -> None:
-        """Reports that the handler of `attempt` could not use the service in its outcome."""
+        """Reports that the handler of `attempt` could not use the dependency in its outcome."""
         name, delay = str(outcome.dependency)[:MAX_NAME_CHARACTERS], outcome.delay
         problem = (outcome.reason or "").removeprefix(f"waiting for {outcome.dependency}: ")
         self._emitter.attempt_event(
@@ -142,10 +140,7 @@ UPKEEP_SECONDS = 5.0
 
 class Maintenance:
     """Runs the maintenance services of a worker. At least every `lead_every` seconds it asks the store which
-    services this worker leads and which are due.
-
-    The services that reclaim, admit and advance have no timer of their own. They run when this answer, or a
-    wake-up, says that there is work."""
+    services this worker leads and which are due."""
 
     def __init__(
         self,
@@ -189,8 +184,7 @@ class Maintenance:
 
     @property
     def created(self) -> int:
-        """A counter that grows whenever maintenance may have created jobs. A caller compares two values to
-        see whether new jobs may exist."""
+        """A counter that grows whenever maintenance may have created jobs."""
         notified = 0 if self._notifier is None else self._notifier.created
         return (
             self._admitter.admitted
@@ -222,8 +216,8 @@ class Maintenance:
             self._notifier.stop_listening()
 
     async def close(self) -> None:
-        """Advances the flows and creates the deliveries of this worker's last jobs, and records the services
-        that they could not use. Then gives up the leadership of all services."""
+        """Finishes the work for this worker's last jobs: flows, deliveries and records of dependencies. Then
+        gives up its leadership of maintenance."""
         await self.advancer.close()
         await self.dependencies.write()
         if self._notifier is not None:

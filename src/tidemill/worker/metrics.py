@@ -16,15 +16,16 @@ from tidemill.worker.claim_planner import ClaimAhead
 class WorkerStats:
     """Counters of one worker.
 
-    - `since` is the wall time from which they count.
-    - `stale` and `gone` count outcomes that the store refused: the claim was no longer current, or the
-      job did not exist.
-    - `lost` counts attempts that were stopped without an outcome, because their claim was lost.
-    - `expired` counts attempts that were not started, because their lease had ended.
-    - `stuck` is the number of slots in use by code that continues after its attempt has ended and cannot
-      be killed.
-    - `trips` counts requests to settle and claim, `beats` heartbeats, `outages` times without a store.
-    - `loop_lag` is the delay of the event loop in seconds, measured at the last heartbeat."""
+    - `since`: the wall time from which they count.
+    - `stale`: outcomes that the store refused because the claim was no longer current.
+    - `gone`: outcomes that the store refused because the job did not exist.
+    - `lost`: attempts that were stopped because their claim was lost.
+    - `expired`: attempts that were not started because their lease had ended.
+    - `stuck`: slots in use by code that still runs after its attempt has ended.
+    - `trips`: requests to settle and claim.
+    - `beats`: heartbeats.
+    - `outages`: times without a store.
+    - `loop_lag`: the delay of the event loop in seconds, measured at the last heartbeat."""
 
     since: float = 0.0
     claimed: int = 0
@@ -46,10 +47,7 @@ class WorkerStats:
 
 
 class AttemptMetrics:
-    """Records how long attempts ran, in a histogram per queue and task.
-
-    `note` adds all attempts of a settle request together. It runs for every job, and adding each attempt
-    separately would take twice as long (85 ns per attempt with 500 attempts)."""
+    """Records how long attempts ran, in a histogram per queue and task."""
 
     def __init__(self, instruments: MetricRegistry, claim_ahead: ClaimAhead) -> None:
         self._seconds, self._claim_ahead = instruments.own(Histogram(JOB_DURATION)), claim_ahead
@@ -65,6 +63,7 @@ class AttemptMetrics:
         self._dependency_waits.add(queue=attempt.job.queue, dependency=dependency)
 
     def note(self, ran: Sequence[Attempt]) -> None:
+        # Adding attempts one by one would take twice as long (85 ns per attempt with 500 attempts).
         queue = task = None
         durations: list[float] = []
         for attempt in ran:

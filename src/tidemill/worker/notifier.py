@@ -1,7 +1,7 @@
 """Creates webhook deliveries and alert messages. Both are jobs in the queue `tidemill`.
 
-Each worker creates the deliveries for the jobs that it finished. The leader finds finished jobs without a
-delivery, and evaluates the alert rules."""
+Each worker creates the deliveries for the jobs that it finished. The leader adds missing deliveries and
+evaluates the alert rules."""
 
 from __future__ import annotations
 
@@ -88,8 +88,7 @@ class Notifier:
 
     @property
     def created(self) -> int:
-        """A counter that grows whenever the notifier creates a job. It also grows by 1 when this worker
-        begins to claim from the notification queue, because jobs may already wait there."""
+        """A counter that grows whenever there may be new jobs of the notifier."""
         return self._finder.made + self._messages + self._serves
 
     def services(self) -> Iterator[Coroutine[Any, Any, None]]:
@@ -104,10 +103,8 @@ class Notifier:
             self._emitter.signals.subscribe(self._outage_alerts.back, StoreRecovered)
 
     async def begin(self) -> None:
-        """Loads the webhooks before the first job runs. Otherwise a job that ends early would get no
-        delivery.
-
-        If the store does not answer, the error is ignored here; `_watch` retries and reports it."""
+        """Loads the webhooks. Call it before the first job runs; otherwise a job that ends early gets no
+        delivery."""
         if self._notifications.webhooks:
             with suppress(StoreError):
                 await self._refresh_webhooks()
@@ -121,7 +118,7 @@ class Notifier:
 
     async def find(self) -> bool:
         """Creates deliveries for finished jobs and pool changes that have no delivery yet. Only the leader
-        runs it. Returns False, because no work is left over."""
+        runs it. Returns False, because no work is left."""
         webhooks = self._webhook_list  # webhooks added meanwhile were not searched for
         if not webhooks:
             return False
@@ -141,7 +138,7 @@ class Notifier:
 
     async def alert(self) -> bool:
         """Evaluates the alert rules and creates their messages. Only the leader runs it. Returns False,
-        because no work is left over."""
+        because no work is left."""
         from tidemill.notifications import alerts as rounds
 
         made, broken = await rounds.evaluate_alerts(self._store, self._notifications)
@@ -152,8 +149,8 @@ class Notifier:
         return False
 
     def _emit_broken_measures(self, broken: Mapping[str, Exception]) -> None:
-        """Emits one event for each alert measure (a function of the application) that raises. The event is
-        repeated only after the measure has worked again."""
+        """Emits one event for each alert measure (a function of the application) that raises. It is repeated
+        only after the measure has worked again."""
         for name in broken.keys() - self._broken.keys():
             self._emitter.worker_event(
                 MaintenanceCrashed, operation=f"alert {name}", **error_fields_with_traceback(broken[name])
@@ -166,8 +163,8 @@ class Notifier:
         await self.find()
 
     async def close(self) -> None:
-        """Creates the deliveries of this worker's last jobs. It also records that the worker has stopped, so
-        that no alert reports it as missing."""
+        """Creates the deliveries of this worker's last jobs. Records that the worker has stopped, so that no
+        alert reports it as missing."""
         from tidemill.notifications import alerts as rounds
 
         await self._outage_alerts.close()
@@ -216,8 +213,7 @@ class Notifier:
         self._listen()
 
     def _listen(self) -> None:
-        """Subscribes to the job events that at least one webhook wants. Other events are not subscribed,
-        because each subscribed event is built for every job."""
+        """Subscribes to the job events that at least one webhook wants."""
         events = {what for stored in self._webhook_list for what in stored.webhook.spec.on}
         subscribed = tuple(kind for kind, what in _WEBHOOK_EVENTS.items() if what in events)
         if subscribed != self._subscribed_events:
@@ -227,8 +223,8 @@ class Notifier:
                 self._emitter.signals.subscribe(self._on_job_event, *subscribed)
 
     def _on_job_event(self, event: JobDone | JobFailed) -> None:
-        """Remembers the id of a finished job that a webhook wants. It runs once per job in the hot path, so
-        it must be quick."""
+        """Remembers the id of a finished job that a webhook wants. It must be quick, because it runs once per
+        job."""
         if event.worker != self._emitter.worker or len(self._finished_ids) >= MAX_PENDING_JOBS:
             return
         what = _WEBHOOK_EVENTS[type(event)]
@@ -285,8 +281,8 @@ class Notifier:
         return changed
 
     async def _save_progress(self, stored: StoredWebhook, **changes: Any) -> None:
-        """Saves `changes` to a webhook if no other process has changed it since `stored` was read. Otherwise
-        nothing is saved, and the next run works with the changed webhook."""
+        """Saves `changes` to a webhook, unless another process has changed the webhook since `stored` was
+        read."""
         from msgspec.structs import replace
 
         from tidemill.notifications import webhook_records

@@ -1,5 +1,5 @@
-"""The outbox: holds outcomes until the dispatcher sends them to the store. If an ended attempt has an unsent
-report (progress, log lines), the heartbeat sends the report first."""
+"""The outbox: holds outcomes until the dispatcher sends them to the store. The last report of an attempt
+(progress, log lines) is sent first."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from tidemill.worker.attempt import Attempt
 
 
 class DispatchSignal:
-    """Wakes the dispatcher when an outcome waits, a slot is free, or jobs may be ready to claim.
-    `claim_requested` is True if the dispatcher should claim jobs."""
+    """Wakes the dispatcher. `claim_requested` is True if the dispatcher should claim jobs."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -42,8 +41,7 @@ class ReportBuffer:
     """Tells the heartbeat about new reports (progress and log lines). It also holds ended attempts until
     their last report is sent.
 
-    `has_new` is True if there are reports for the next heartbeat. Any thread may call `notify`. The heartbeat
-    calls `attach` with its event loop when it starts to run."""
+    `has_new`: True if there are reports for the next heartbeat. Any thread may call `notify`."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -57,17 +55,14 @@ class ReportBuffer:
         return bool(self._final)
 
     def notify(self) -> None:
-        """Requests a heartbeat, because there is a new report. Any thread may call it: it only sets a flag
-        and wakes the heartbeat's loop."""
+        """Requests a heartbeat, because there is a new report. Any thread may call it."""
         if not self.has_new:
             self.has_new = True
             self._wake()
 
     def hold(self, attempt: Attempt) -> bool:
-        """Holds an ended attempt until its last report is sent, and returns True. Returns False, and holds
-        nothing, if the attempt has no unsent report.
-
-        If the heartbeat's thread does not run yet, the attempt waits for the first heartbeat."""
+        """Holds an ended attempt until its last report is sent, and returns True. Returns False if the
+        attempt has no unsent report."""
         if not attempt.has_report:
             return False
         self._final.append(attempt)
@@ -82,8 +77,8 @@ class ReportBuffer:
         return taken
 
     def attach(self, loop: asyncio.AbstractEventLoop, wakeup: asyncio.Event) -> None:
-        """Connects the buffer to the heartbeat. From now on a new report sets `wakeup`, an event of the event
-        loop `loop`."""
+        """Connects the buffer to the heartbeat. From now on a new report sets `wakeup` on the event loop
+        `loop`."""
         self._loop, self._wakeup = loop, wakeup
 
     def detach(self) -> None:
@@ -110,8 +105,8 @@ class Outbox:
         return len(self._attempts)
 
     def put(self, attempt: Attempt) -> None:
-        """Adds an ended attempt and wakes the dispatcher. If the attempt has an unsent report, it is held
-        until the heartbeat has sent that report."""
+        """Adds an ended attempt and wakes the dispatcher. An attempt with an unsent report is held until the
+        heartbeat has sent it."""
         if (attempt.report is not None or attempt.is_batch) and self._reports.hold(attempt):
             return
         if attempt.is_batch:

@@ -36,8 +36,7 @@ MAX_MESSAGE_CHARACTERS = 2000
 
 
 class OutcomeSignal(Exception):
-    """An exception that carries an outcome to the executor. Code below the executor raises it, for example
-    when a child process has decided the outcome."""
+    """An exception that carries an outcome to the executor."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(str(outcome))
@@ -47,10 +46,10 @@ class OutcomeSignal(Exception):
 def outcome_of_error(
     error: BaseException, policy: Retry, attempt: int, priority: int, chance: float
 ) -> Outcome:
-    """Returns the outcome of a job whose handler raised `error`. `attempt` is the number of the attempt;
-    `chance` is a random number between 0 and 1 for the retry delay.
+    """Returns the outcome of a job whose handler raised `error`. It never raises.
 
-    It never raises. If the application's retry predicate raises, the job fails and is not retried."""
+    - `attempt`: the number of the attempt.
+    - `chance`: a random number between 0 and 1 for the retry delay."""
     try:
         return _decide(error, policy, attempt, priority, chance)
     except BaseException as broken:  # noqa: BLE001 - the slot of the attempt depends on an answer
@@ -112,8 +111,8 @@ def timeout_outcome(seconds: float, policy: Retry, attempt: int, priority: int, 
 
 
 def describe_error(error: BaseException) -> Error:
-    """Returns an exception as an `Error` with its class name, message and traceback. Of a long traceback only
-    the end is kept, because it names the cause."""
+    """Returns an exception as an `Error` with class name, message and traceback. A long traceback is cut to
+    its end."""
     try:
         message = str(error)
     except BaseException:  # noqa: BLE001 - a user's __str__ may raise anything
@@ -148,20 +147,18 @@ ever."""
 
 
 class RefusalOutcome(msgspec.Struct, frozen=True):
-    """The outcome of an attempt that a provider refused. `overloaded=True`: the provider was overloaded. A
-    pool excuses only a limited number of overloads (its overload budget); after that the job loses an
-    attempt."""
+    """The outcome of an attempt that a provider refused. `overloaded` is True if the provider was
+    overloaded."""
 
     outcome: Outcome
     overloaded: bool = False
 
 
 def decide_refusal(meter: UsageMeter, error: BaseException, job: ClaimedJob) -> RefusalOutcome | None:
-    """Returns the outcome of an attempt that ended because a provider refused its call. Returns None if no
-    provider refused, or if the handler itself chose the outcome, for example with `RetryAfter`.
+    """Returns the outcome of an attempt that ended because a provider refused its call (I16). Returns None if
+    no provider refused, or if the handler itself chose the outcome.
 
-    The job is released: it keeps its position and is not charged an attempt (I16). It does not start again
-    too early, because the pool is closed. A call that is too large for the provider fails the job."""
+    The job usually loses no attempt. A call that is too large for the provider fails the job."""
     if isinstance(error, OutcomeSignal):
         return None
     refusal = meter.refused(error)
@@ -176,13 +173,10 @@ def decide_refusal(meter: UsageMeter, error: BaseException, job: ClaimedJob) -> 
 
 
 def _find_reported_refusal(meter: UsageMeter, error: BaseException, job: ClaimedJob) -> Refusal | None:
-    """Returns the refusal that the handler reported with `ctx.used`, if this refusal probably caused the
-    handler's error. A handler may fail because the refused response lacks the data that it needs. Returns
-    None otherwise; the attempt is then charged.
+    """Returns the refusal that the handler reported with `ctx.used`, if it probably caused the handler's
+    error. Returns None otherwise; the job then loses an attempt.
 
-    A Tidemill exception is always charged, because it decides the outcome itself. After 3 attempts in a row
-    that were not charged, the next one is. A job without pools is always charged, because the store does not
-    count its attempts that were not charged."""
+    At most 3 attempts in a row are excused in this way."""
     refusal = meter.reported
     if refusal is None or refusal.reason is Reason.TOO_LARGE or isinstance(error, TidemillError):
         return None

@@ -20,7 +20,7 @@ from tidemill.worker.options import REARM_SECONDS
 
 class PeriodicRunner:
     """Runs one periodic function in this worker. If the worker stops, a run that has begun may finish within
-    5 s, because an interrupted transaction would leave its connection in use."""
+    5 s."""
 
     def __init__(
         self,
@@ -55,8 +55,7 @@ class PeriodicRunner:
                     group.create_task(self._request_on_wakeup())
 
     async def _request_on_wakeup(self) -> None:
-        """Requests a run after every wake-up, while this worker leads the function. It waits for the run
-        before it listens again, because during an outage the listener returns at once."""
+        """Requests a run after every wake-up, while this worker leads the function."""
         service = self._service
         with closing(self._store.listen([periodic_topic(self._periodic.name)])) as listener:
             while True:
@@ -128,8 +127,8 @@ class PeriodicFunctions:
             yield runner.run()
 
     async def finish(self) -> bool:
-        """Waits until each function that this worker leads has run once, for a worker that runs until idle.
-        Returns True if it waited, because a run may have created jobs."""
+        """Waits until each function that this worker leads has run once. Returns True if it waited, because a
+        run may have created jobs."""
         waiting = [runner for runner in self._runners if not runner.first_run_ended.is_set()]
         if waiting:
             async with best_effort():  # without an answer another worker may lead them

@@ -22,13 +22,8 @@ MAX_READING_AGE_SECONDS = 1.0
 class Reclaimer:
     """Reclaims jobs whose lease has expired on the store's clock.
 
-    Each reading of the store's clock is compared with this process's clock. If the two clocks advanced by
-    different amounts since the last reading, a machine was suspended or restored, or its clock was set. The
-    workers that hold the jobs may still be alive. So nothing is reclaimed for the duration of one lease, and
-    they can send a heartbeat.
-
-    Every worker compares the clocks, not only the leader. After a suspend the leader's lease has ended too,
-    and the next leader must know the earlier readings."""
+    If the store's clock jumped, nothing is reclaimed for the duration of one lease. Workers that are still
+    alive can then send a heartbeat. Every worker watches for jumps, not only the leader."""
 
     def __init__(self, store: Store, lease: float, emitter: EventEmitter) -> None:
         self._store, self._lease, self._emitter = store, lease, emitter
@@ -37,14 +32,13 @@ class Reclaimer:
         self._not_before = 0.0
 
     def watch(self, reading: ClockReading, sent: float) -> None:
-        """Records a reading of the store's clock and compares it with the previous one. `sent` is the
-        event-loop time at which the reading was requested.
+        """Records a reading of the store's clock and compares it with the previous one. Ignores an answer
+        that took 2 seconds or more.
 
-        An answer that took 2 seconds or more is ignored, because the moment of the reading is not known well
-        enough."""
+        `sent`: the event-loop time of the request."""
         now = self._loop.time()
         if now - sent >= MAX_CLOCK_SKEW_SECONDS:
-            return
+            return  # the moment of the reading is not known well enough
         local = (sent + now) / 2
         self._emitter.clock_read(reading, local)
         seen, self._seen = self._seen, (reading.boot, local)

@@ -39,10 +39,10 @@ class NoDeadlock(Exception):
 
 
 class Deadlock:
-    """A wait that can never end. `reason` says why, as the last part of an error message.
+    """A wait that can never end. `reason` is the last part of an error message.
 
-    `by_notes=True`: the deadlock was found with notes in the store, in which other workers write what their
-    jobs wait for. Such a note may be half a second old, so the deadlock is not certain."""
+    `by_notes`: True if the search used notes of other workers. These may be old, so the deadlock is not
+    certain."""
 
     def __init__(self, reason: str, *, by_notes: bool) -> None:
         self.reason, self.by_notes = reason, by_notes
@@ -50,7 +50,7 @@ class Deadlock:
 
 class DeadlockSearch:
     """One search for a deadlock. `local_waits` maps ids of jobs on this worker to the targets that they wait
-    for. A job of another worker has a note in the store that says what the job waits for."""
+    for."""
 
     def __init__(self, store: Store, local_waits: Mapping[str, Sequence[WaitTarget]]) -> None:
         self._store, self._local_waits = store, local_waits
@@ -104,11 +104,10 @@ class DeadlockSearch:
         return [job for job in found if capacity.share(job) > 0]
 
     async def _pending(self, job: Job, seen: set[str]) -> list[Job]:
-        """Returns the jobs that have not started and for which `job` waits, directly or through other running
-        jobs. An empty list means that the running jobs wait for one another in a cycle.
+        """Returns the jobs that have not started and for which `job` waits, directly or through running jobs.
+        An empty list means a cycle of running jobs.
 
-        `seen` has the ids of the jobs that the search has visited. Raises `NoDeadlock` if one of the jobs may
-        still end by itself."""
+        Raises `NoDeadlock` if one of the jobs may still end by itself. `seen` has the visited job ids."""
         found: list[Job] = []
         for target in self._targets(job):
             for awaited in await self._jobs(target):
@@ -148,9 +147,10 @@ FLOW_ADVICE = "let a flow run one job after the other: docs/how-to/flows.md"
 
 
 class SlotLender:
-    """Lends slots: other jobs may use the slot of an attempt that only waits for the result of a job.
-    `on_slot_free` is called when a slot is lent. `open` maps each waiting attempt to the jobs and flows that
-    it waits for."""
+    """Lends slots: while an attempt only waits for the result of a job, another job may use its slot.
+
+    - `on_slot_free`: is called when a slot is lent.
+    - `open`: maps each waiting attempt to the jobs and flows that it waits for."""
 
     def __init__(self, in_flight: InFlight, slots: Slots, *, on_slot_free: Callable[[], None]) -> None:
         self._in_flight, self._slots, self._on_slot_free = in_flight, slots, on_slot_free
@@ -167,11 +167,10 @@ class SlotLender:
         return self.lend(attempt, target)
 
     def lend(self, attempt: Attempt, target: WaitTarget) -> SlotLoan | None:
-        """Lends the attempt's slot for one wait and returns an object for this wait. If the attempt already
-        waits for another job or flow, its slot is already lent, and only the wait is added.
+        """Lends the attempt's slot for one wait and returns an object for this wait.
 
-        Returns None if the attempt was cancelled. Raises `WaitRefused` if the number of waiting attempts has
-        reached the number of slots."""
+        Returns None if the attempt was cancelled. Raises `WaitRefused` if as many attempts wait as there are
+        slots."""
         if attempt.stop is not None:
             return None
         if attempt not in self.open:
@@ -205,8 +204,8 @@ class SlotLender:
                 _show_wait(attempt, None)
 
     def attempt_ended(self, attempt: Attempt) -> None:
-        """Takes the lent slot back, because the attempt resumes or has ended. The job that used the slot
-        continues, so for a short time more jobs than `concurrency` may run."""
+        """Takes the lent slot back, because the attempt resumes or has ended. For a short time more jobs than
+        `concurrency` may run."""
         if self.open.pop(attempt, None) is not None:
             self._noted.pop(attempt, None)
             self._slots.running += 1
@@ -226,8 +225,8 @@ class SlotLender:
         }
 
     def _current(self) -> Attempt | None:
-        """Returns the attempt whose handler runs this code. Returns None if there is no such attempt. Also
-        returns None if the attempt has ended and this code is a task that it left behind."""
+        """Returns the attempt whose handler runs this code. Returns None if there is none, or if the attempt
+        has ended."""
         claimed = CURRENT_ATTEMPT.get()
         attempt = None if claimed is None else self._in_flight.held.get(claimed.id)
         if claimed is None or attempt is None or not self._in_flight.knows(claimed):
@@ -237,12 +236,13 @@ class SlotLender:
 
 
 class SlotLoan:
-    """One wait of an attempt whose slot other jobs may use. `job` is the waiting job, `target` the job or
-    flow for which it waits. The other arguments are functions:
+    """One wait of an attempt whose slot another job may use.
 
-    - `by_job` returns all waits in this process: a mapping from job id to the targets of the job.
-    - `note` writes to the store what the job waits for.
-    - `end` ends the wait and takes the slot back."""
+    - `job`: the waiting job.
+    - `target`: the job or flow for which it waits.
+    - `by_job`: returns all waits in this process, by job id.
+    - `note`: writes to the store what the job waits for.
+    - `end`: ends the wait and takes the slot back."""
 
     def __init__(
         self,
@@ -261,9 +261,7 @@ class SlotLoan:
     async def check(self, store: Store) -> None:
         """Raises `WaitRefused` if the wait is a deadlock. Callers repeat the check during the wait.
 
-        The first check writes nothing, so short waits cost no write. Later checks also write a note about the
-        wait to the store. Notes of other workers may be old, so a deadlock that is found through them is
-        reported only if it lasts for a second."""
+        A deadlock that was found through notes of other workers is reported only if it lasts for a second."""
         if self._checks:
             self._note()
         self._checks += 1

@@ -43,10 +43,8 @@ if TYPE_CHECKING:
 
 
 class Runtime:
-    """The parts of a running worker, built and connected. A part only uses parts that were built before it.
-
-    The dispatcher claims jobs. A job then passes through attempt starter, executor and outbox, and the
-    dispatcher settles it."""
+    """The parts of a running worker, built and connected. A part only uses parts that were built before
+    it."""
 
     def __init__(
         self,
@@ -235,11 +233,8 @@ class Runtime:
             dispatching.result()
 
     async def _dispatch_until_idle(self) -> None:
-        """Runs the dispatcher until it ends. With the option `until_idle` it runs the maintenance services
-        afterwards, and dispatches again if they created jobs.
-
-        The worker is idle only if a claim after the last admission, flow advance and schedule tick finds
-        nothing."""
+        """Runs the dispatcher until it ends. With the option `until_idle` it then runs the maintenance
+        services, and dispatches again if they created jobs."""
         created = self._maintenance.created
         await self._dispatcher.run()
         while self._options.until_idle and not self._drain.begun:
@@ -251,11 +246,9 @@ class Runtime:
             await self._dispatcher.run()
 
     async def _shut_down(self, heartbeat: ThreadHeartbeat | LoopHeartbeat) -> None:
-        """Releases the remaining jobs and stops all parts. It never waits long for a store that hangs. If it
-        is cancelled, it skips the waits and still stops all parts.
+        """Releases the jobs that are left and stops all parts. It never waits long for a store that hangs.
 
-        The heartbeat stops after the last job is released. At the end the worker is removed from the list of
-        workers."""
+        If it is cancelled, it skips the waits and still stops all parts."""
         try:
             await self._drain.end()
             await self._drain.release_everything(self._store)

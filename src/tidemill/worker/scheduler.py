@@ -34,8 +34,7 @@ DECLARE_SERVICE = "declare schedules"
 class Scheduler:
     """Creates the jobs of schedules whose tick is due. Workers with the same tasks share one leader.
 
-    Workers of another program, or of another version of this program, have their own leader, because they may
-    know other tasks. If two leaders handle the same tick, the store accepts only the first leader's job."""
+    If two leaders handle the same tick, the store accepts only the first leader's job."""
 
     def __init__(
         self,
@@ -146,8 +145,7 @@ def _hash_tasks(tasks: Mapping[str, TaskDefinition]) -> str:
 
 
 def _describe_arguments(task: TaskDefinition) -> str:
-    """Returns the names of a task's arguments, with their types where these are classes. Other annotations
-    are left out, because their text may differ between processes of the same version."""
+    """Returns the names of a task's arguments, with their types where these are classes."""
     hints = task.payload.hints
     types = {name: hint.__qualname__ for name, hint in hints.items() if isinstance(hint, type)}
     return ", ".join(f"{name}: {types.get(name, '')}" for name in task.payload.names)

@@ -22,9 +22,11 @@ MAX_RETRY_SECONDS = 5.0
 
 
 class Settler:
-    """Sends outcomes and claim requests to the store. It tells `advancer` the flow of every settled job, so
-    that the flow can advance. `on_dependency` is called with each attempt whose handler could not use a
-    service, and its outcome."""
+    """Sends outcomes and claim requests to the store.
+
+    - `advancer`: gets the flow of every settled job, so that the flow can advance.
+    - `on_dependency`: is called with each attempt whose handler could not use a dependency, and its
+      outcome."""
 
     def __init__(
         self,
@@ -50,8 +52,7 @@ class Settler:
         """Settles the outcomes of `batch` (ended attempts) and claims jobs if `request` is not None. Returns
         the store's answer and the event-loop time at which the answered request was sent.
 
-        After an error the same request is sent again. For settlements that the store has already recorded, it
-        answers `again`. It recognises the claim by its number and returns the same jobs."""
+        After an error it sends the same request again."""
         settlements = [
             Settlement(a.job.id, a.job.fence, a.job.claim, a.outcome)
             if a.usage is None and a.charged is None
@@ -96,8 +97,8 @@ class Settler:
         self._on_dependency(attempt, outcome)
 
     def _lost(self, error: StoreError) -> None:
-        """Counts a request that failed because the store cannot be reached. Several requests can fail in the
-        same outage; only the first emits an event. The outage ends when all of them have succeeded."""
+        """Counts a request that failed because the store cannot be reached. Only the first failure of an
+        outage emits an event."""
         self._failing += 1
         if self._failing > 1:
             return

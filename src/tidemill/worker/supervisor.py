@@ -1,10 +1,7 @@
 """Runs several worker processes under one parent process, which restarts workers that die.
 
-The parent runs no jobs, so no job can harm it. If a worker dies, the parent reclaims its jobs at once and
-does not wait for their leases. A worker whose parent dies drains and stops.
-
-A single worker needs no supervisor. A service manager (systemd, a container) restarts it, and its jobs become
-ready again when their leases end."""
+The parent runs no jobs. If a worker dies, the parent reclaims its jobs at once. A worker whose parent dies
+drains and stops. A single worker needs no supervisor."""
 
 from __future__ import annotations
 
@@ -34,10 +31,8 @@ HEALTHY_SECONDS = 10.0
 
 def supervised_id() -> UniqueWorkerId | None:
     """Returns the worker id that a supervisor set for this process; None if there is no supervisor. Call it
-    only once per process.
-
-    It reads environment variables and removes them. Otherwise a program that a job starts would believe that
-    it is this worker."""
+    only once per process, because it removes the environment variables that it reads."""
+    # A program that a job starts must not believe that it is this worker.
     worker = os.environ.pop(WORKER_ID_VARIABLE, None)
     parent = os.environ.pop(SUPERVISOR_VARIABLE, None)
     if parent is not None:
@@ -49,9 +44,8 @@ class Supervisor:
     """Starts `command` once for each of `processes` workers and restarts workers that end. The command must
     get its worker id from `supervised_id`, and end with exit code 0 when it has drained.
 
-    `until_idle=True`: the command ends by itself when there is nothing to do. It is not restarted if it ends
-    with exit code 0 and holds no jobs. `until_idle=False`: a worker that ends before `stop` is restarted,
-    even with exit code 0. The reason is that a job may have called `os._exit(0)`."""
+    `until_idle`: True if the command ends by itself when there is nothing to do. It is then not restarted
+    after exit code 0, unless it still holds jobs."""
 
     def __init__(
         self,
@@ -119,6 +113,7 @@ class Supervisor:
             self._signals.emit(WorkerStartFailed(worker=worker, **error_fields(error)))
             return False
         left = await self._reclaim(worker)
+        # A job may have called os._exit(0), so exit code 0 alone says nothing.
         if code == 0 and (self._stopping.is_set() or (self._until_idle and not left)):
             return True
         self._signals.emit(WorkerDied(worker=worker, exit_code=code, reclaimed=left))
@@ -136,8 +131,8 @@ class Supervisor:
             del self._processes_by_worker[worker]
 
     async def _reclaim(self, worker: str) -> int:
-        """Reclaims the jobs of a worker process that has ended. Returns their number; 0 if the worker had
-        drained or the store cannot be reached."""
+        """Reclaims the jobs of a worker process that has ended. Returns how many; 0 if the store cannot be
+        reached."""
         try:
             reclaimed = await self._store.reclaim(dead=[worker])
         except StoreError as error:  # its leases end by themselves

@@ -24,8 +24,8 @@ class TransactionEnd(Protocol):
     if the transaction fails."""
 
     async def commits(self, outcome: Success) -> Settlement:
-        """Returns the settlement to write in the transaction, and marks the attempt as committed. Without
-        this mark, a heartbeat that finds the job already done would cancel the handler."""
+        """Returns the settlement to write in the transaction, and marks the attempt as committed. The
+        heartbeat then does not cancel the handler."""
         ...
 
     def rolled_back(self) -> None: ...

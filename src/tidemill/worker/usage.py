@@ -37,9 +37,10 @@ class AttemptEnvironment(msgspec.Struct, frozen=True):
     """The objects that all attempts of a worker share.
 
     - `pools`: the declared pools, by name.
-    - `wall`: a function that returns the store's wall time, as last read.
-    - `loop`, `thread`: the worker's event loop, and the id of the thread in which it runs.
-    - `emit`, `emit_pool_changes`: functions that emit events about a job and about pools.
+    - `wall`: returns the store's wall time, as last read.
+    - `loop`, `thread`: the worker's event loop, and the id of its thread.
+    - `emit`: emits an event about a job.
+    - `emit_pool_changes`: emits events about pools.
     - `warned_pools`: the pools for which an `UnreservedCall` event was emitted."""
 
     pools: Mapping[str, PoolSettings]
@@ -52,28 +53,25 @@ class AttemptEnvironment(msgspec.Struct, frozen=True):
     warned_pools: set[str] = msgspec.field(default_factory=set)
 
     def start_by(self, job: ClaimedJob, sent: float) -> float:
-        """Returns the event-loop time by which the handler must start. `sent` is the earliest event-loop time
-        at which the store may have reserved the units.
+        """Returns the event-loop time by which the handler must start. This is half of the smallest jitter of
+        the job's pools after `sent`.
 
-        The call must reach the provider within the smallest jitter of the job's pools. The handler must start
-        within half of this time; the other half is for the way to the provider."""
+        `sent`: the earliest event-loop time at which the store may have reserved the units."""
         settings = [self.pools.get(need.pool) for need in job.needs]
         return sent + SEND_SHARE * min(_guards_of(pool).jitter for pool in settings)
 
 
 class AttemptUsage:
-    """The usage record of one attempt: the units that it reserved and used, and the provider's answers. The
-    settlement of the attempt sends this record to the store.
+    """The usage record of one attempt: the units that it reserved and used, and the provider's answers. Any
+    thread may report usage.
 
-    - `call_made` is True once the handler has begun, because it may have made a call from then on.
-      `made=True` sets it from the beginning.
-    - `has_answer` is True once an HTTP client hook saw a successful answer, or a batch handler has returned.
-    - `needs` are the reserved units, if they differ from `job.needs`.
-    - `start_by` is the event-loop time by which the handler must start. `late` is how many seconds after
-      `start_by` the handler was about to start; 0 if it was in time.
-    - `deadline` is a function that returns the event-loop time of the attempt's timeout.
-
-    Any thread may report usage, because a report only appends to a list."""
+    - `call_made`: True once the handler has begun, because it may have made a call. `made=True` sets it from
+      the beginning.
+    - `has_answer`: True once a successful answer was seen, or a batch handler has returned.
+    - `needs`: the reserved units, if they differ from `job.needs`.
+    - `start_by`: the event-loop time by which the handler must start.
+    - `late`: how many seconds after `start_by` the handler was about to start; 0 if it was in time.
+    - `deadline`: returns the event-loop time of the attempt's timeout."""
 
     def __init__(
         self,
@@ -108,8 +106,8 @@ class AttemptUsage:
         return not self.late
 
     def missed_start(self, late: float) -> None:
-        """Records that a child process did not call the handler, because its reserved units were too old.
-        `late` is how many seconds too late the handler would have started."""
+        """Records that a child process did not call the handler, because it would have started `late` seconds
+        too late."""
         self.late, self.call_made = late, False
 
     def used(self, usage: PoolUsage, number: int | None = None) -> None:
@@ -119,12 +117,10 @@ class AttemptUsage:
             self._usage_by_number[number] = usage
 
     def observe(self, seen: Observation, *, watched: bool = False) -> None:
-        """Records limits or a refusal from a provider's response. For each pool and key only the last limits
-        and the last refusal are kept, so a thousand responses lead to two records.
+        """Records limits or a refusal from a provider's response. For each pool and key, only the last limits
+        and the last refusal are kept.
 
-        `watched=True`: an HTTP client hook saw the response. The client may retry by itself for minutes, so
-        the pool gets a refusal at once, before the settlement. If a successful answer follows, the refusal no
-        longer decides the outcome."""
+        `watched`: True if an HTTP client hook saw the response. A refusal then goes to the pool at once."""
         pool_key = (seen.pool, seen.key)
         if seen.remaining or seen.amounts or seen.refusal is not None:
             self._observations[pool_key, seen.refusal is not None] = seen
@@ -192,7 +188,7 @@ class AttemptUsage:
 
     def spent(self, outcome: Outcome | None) -> UsageReport:
         """Returns the usage and the provider's answers, for a settlement with `outcome`. The handler may
-        still run: `ctx.transaction()` calls this method before the handler has ended."""
+        still run."""
         unreported = self._reports.take_unreported()
         awaits_dependency = isinstance(outcome, Snooze) and outcome.dependency is not None
         if not self.call_made or (awaits_dependency and not self._has_report):
@@ -225,8 +221,7 @@ class AttemptUsage:
 
         - Calls whose reservation covers more than one request.
         - Calls whose answer broke off, because the provider may have counted their tokens.
-        - Calls whose refusal an HTTP client hook has already reported. A second report would count as another
-          call."""
+        - Calls whose refusal an HTTP client hook has already reported."""
         found: dict[PoolKey, list[Units]] = {}
         for seen, refusal in self.refusals:
             needs = [need for need in self._reserved if (need.pool, need.key) == (seen.pool, seen.key)]
@@ -239,12 +234,11 @@ class AttemptUsage:
     def _sum_usage(
         self, reported: dict[PoolKey, list[Units]], *, only_reported: bool = False
     ) -> list[PoolUsage]:
-        """Returns the total usage of each pool and key that has both a reservation and a usage report.
-        `reported` has the usage of refused calls; the handler's reports are added to it. If a pool has more
-        reservations than reports, the largest reservations count as used, because their calls may have been
-        made.
+        """Returns the total usage of each pool and key with a report. If there are more reservations than
+        reports, the largest reservations count as used.
 
-        `only_reported=True`: calls without a report were not made, and none of their units count."""
+        - `reported`: the usage of refused calls. The handler's reports are added to it.
+        - `only_reported`: True if calls without a report were not made. Their units then count as 0."""
         for usage in (*self._usages, *self._usage_by_number.values()):
             reported.setdefault((usage.pool, usage.key), []).append(usage.units)
         reserved: dict[PoolKey, list[Units]] = {}

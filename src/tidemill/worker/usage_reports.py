@@ -1,5 +1,5 @@
-"""Sends reports to pools while an attempt still runs. The reports are about late calls, calls without a
-reservation, and refusals after which the HTTP client retries by itself."""
+"""Sends reports to pools while an attempt still runs: about late calls, calls without a reservation, and
+refusals that an HTTP client retries by itself."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ with the refusal is settled long before, and its settlement reports the refusal.
 
 
 class UsageReports:
-    """Sends reports about the calls of one attempt to its pools, while the attempt still runs. HTTP client
-    hooks may call it from any thread; the store requests run on the worker's event loop."""
+    """Sends reports about the calls of one attempt to its pools, while the attempt still runs. Any thread may
+    call it."""
 
     def __init__(self, environment: AttemptEnvironment, job: ClaimedJob) -> None:
         self._environment, self._job = environment, job
@@ -72,22 +72,20 @@ class UsageReports:
         )
 
     def knows(self, seen: Observation) -> bool:
-        """True if an HTTP client hook has already seen the refusal in `seen`. This object has then reported
-        the refusal to the pool, or will report it."""
+        """True if an HTTP client hook has already seen the refusal in `seen`."""
         return self.was_reported(seen) or _is_same_refusal(
             self._pending_refusals.get(seen.account_key), seen.refusal
         )
 
     def was_reported(self, seen: Observation) -> bool:
-        """True if the refusal in `seen` was already reported to the pool. The handler may raise the same
-        refusal later; the caller must not report it again."""
+        """True if the refusal in `seen` was already reported to the pool. The caller must not report it
+        again."""
         known = self._reported.get(seen.account_key)
         return known is not None and _is_same_refusal(seen, known)
 
     def take_unreported(self) -> dict[tuple[PoolKey, bool], Observation]:
-        """Returns the refusals that this object has not reported yet. The settlement reports them instead, so
-        that the pool gets each refusal once. If the settlement fails, the next call returns the refusals
-        again."""
+        """Returns the refusals that this object has not reported yet. The settlement reports them, so that
+        the pool gets each refusal once."""
         with self._lock:
             self._due.clear()
             return {(pool_key, True): seen for pool_key, seen in self._pending_refusals.items()}
@@ -124,8 +122,7 @@ class UsageReports:
         await _call_with_timeout(store.reserve(job.id, job.fence, job.claim, need, departure))
 
     def _warn(self, need: Need) -> None:
-        """Emits a warning event about a call without a reservation, once per pool and worker. The program
-        should be changed to reserve such calls."""
+        """Emits a warning event about a call without a reservation, once per pool and worker."""
         known = self._environment.warned_pools
         if need.pool not in known:
             known.add(need.pool)
@@ -141,8 +138,7 @@ class UsageReports:
 
 
 def _is_same_refusal(seen: Observation | None, refusal: Refusal | None) -> bool:
-    """True if both refusals have the same reason and status. Their texts are not compared, because the text
-    of an exception is shorter than the response from which the exception was made."""
+    """True if both refusals have the same reason and status. Their texts may differ."""
     known = None if seen is None else seen.refusal
     return known is not None and refusal is not None and _refusal_kind(known) == _refusal_kind(refusal)
 
@@ -153,9 +149,7 @@ def _refusal_kind(refusal: Refusal) -> tuple[Reason, int | None]:
 
 async def _call_with_timeout(call: Awaitable[T]) -> T | None:
     """Awaits a store request for at most 1 second and returns its result. Returns None if the store cannot be
-    reached.
-
-    An unreachable store must not fail the provider call. The settlement reports the usage later."""
+    reached, because that must not fail the provider call."""
     try:
         async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
             return await call

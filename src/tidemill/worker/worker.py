@@ -34,20 +34,18 @@ Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
 
 class Worker:
-    """A worker. It can be created outside of an event loop and runs only once. The caller opens and closes
+    """A worker. You can create it outside of an event loop. It runs only once. The caller opens and closes
     the store.
 
-    - `pools`, `schedules` and `periodics` are the pools, schedules and periodic functions that the
-      application declares.
-    - `lifespan` opens resources that handlers share. The value that it yields is `ctx.state`.
-    - `signals` delivers the worker's events to listeners. `location` names the store in events, without
-      secrets.
-    - `snapshot_writer` writes the metrics of the process to the store.
-    - `isolation` is a function that creates the runner of isolated jobs; its argument is the number of child
-      processes.
-    - `notifications` configures webhooks and alerts; None for a worker without them.
-    - `secrets` says which secrets are removed from the texts of events.
-    - `started` is set when the lifespan is open and the worker is about to claim jobs."""
+    - `pools`, `schedules`, `periodics`: what the application declares.
+    - `lifespan`: opens resources that handlers share. It yields the value of `ctx.state`.
+    - `signals`: delivers the worker's events to listeners.
+    - `location`: names the store in events, without secrets.
+    - `snapshot_writer`: writes the metrics of the process to the store.
+    - `isolation`: a function that gets the number of child processes and creates the runner of isolated jobs.
+    - `notifications`: configures webhooks and alerts.
+    - `secrets`: which secrets are removed from the texts of events.
+    - `started`: is set when the lifespan is open and the worker is about to claim jobs."""
 
     def __init__(
         self,
@@ -152,8 +150,7 @@ class Worker:
         )
 
     async def _count_leftovers(self) -> _LeftoverJobs:
-        """Counts the jobs that are left in the worker's queues when it stops because it is idle. Such jobs
-        are not due yet, or their queue is paused, for example."""
+        """Counts the jobs that are left in the worker's queues when it stops because it is idle."""
         if not (self._options.until_idle and self._signals.wants(WorkerStopped)):
             return _LeftoverJobs()
         async with best_effort():
@@ -173,9 +170,8 @@ class Worker:
 
 
 class _LeftoverJobs(NamedTuple):
-    """The numbers of scheduled and ready jobs in the worker's queues, and the names of the paused queues
-    (`paused`). All three are None if the jobs were not counted. `paused` is also None if no queue is
-    paused."""
+    """The numbers of scheduled and ready jobs in the worker's queues, and the names of the paused queues. All
+    are None if the jobs were not counted."""
 
     scheduled: int | None = None
     ready: int | None = None

@@ -31,11 +31,12 @@ ReembedCallback = Callable[["ReembedStatus"], None]
 class ReembedStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of one run of the command `reembed`.
 
-    - `requested`: the number of articles whose embedding this run has requested so far.
-    - `left`: articles that are still pending or processing, including articles requested earlier.
-    - `failed`: visible articles with a text whose embedding failed.
-    - `rest`: True if more articles must be requested, because the queue was full.
-    - `served`: True if at least one worker serves the queue."""
+    - `requested`: the number of articles whose embedding this run has requested.
+    - `left`: the number of all articles that are pending or processing.
+    - `failed`: the number of visible articles whose embedding failed.
+    - `rest`: True if the queue was full and more articles must be requested.
+    - `served`: True if at least one worker serves the queue.
+    """
 
     requested: int
     left: int
@@ -59,9 +60,9 @@ class ReembedRun:
         return await self.status()
 
     async def wait(self, report: ReembedCallback) -> ReembedStatus:
-        """Requests the remaining articles and waits until every article is finished. Calls `report` with the
-        progress every 0.5 s. Returns the last progress. Stops earlier if no worker has run for `unserved`
-        seconds (an argument of the constructor)."""
+        """Requests the remaining articles, waits until every article is finished, and returns the last
+        progress. Calls `report` with the progress every 0.5 s. Stops earlier if no worker has run for
+        `unserved` seconds."""
         clock = self._articles.app.clock
         seen = clock.boot()
         while True:
@@ -197,9 +198,8 @@ def _create_bar_callback(bar: Progress) -> ReembedCallback:
 
 
 def _run(work: Callable[[Articles], Awaitable[ResultT]]) -> ResultT:
-    """Calls `work` with the articles application, configured by environment variables, and returns its
-    result. If `work` fails, it prints the error as one sentence and ends the process: exit code 2 for a wrong
-    configuration or a missing package, 1 for other errors."""
+    """Calls `work` with the articles application and returns the result. If `work` fails, prints the error
+    and ends the process. The exit code is 2 for a wrong configuration or a missing package, otherwise 1."""
     try:
         from tidemill_apps.articles.app import articles
 

@@ -36,8 +36,8 @@ def load_tokenizer(path: str) -> TokenizerFunction:
 
 
 def _count_tokens(tokenizer: Tokenizer, text: str) -> list[TokenSpan]:
-    """Returns one pair per token: the offsets in the text where the token starts and ends. If one character
-    has several tokens, each has its own pair. Special tokens, which cover no text, are left out."""
+    """Returns the start and end offset of each token in the text. Special tokens, which cover no text, are
+    left out."""
     offsets = tokenizer.encode(text, add_special_tokens=False).offsets
     return [(start, end) for start, end in offsets if end > start]
 
@@ -98,9 +98,8 @@ class Chunker(msgspec.Struct, frozen=True):
         return chunks
 
     def _end(self, text: PlainText, spans: Sequence[TokenSpan], start: int) -> int:
-        """Returns the index of the first token after the chunk that begins at token `start`. If the rest of
-        the text fits into one chunk, the chunk takes all of it. Otherwise the chunk ends at the best boundary
-        in its second half, such as the end of a paragraph; of equal boundaries it takes the last."""
+        """Returns the index of the first token after the chunk that begins at token `start`. A chunk that is
+        not the last one ends at the best boundary in its second half, such as the end of a paragraph."""
         full = start + self.size
         if full >= len(spans):
             return len(spans)
@@ -145,11 +144,8 @@ class CallPacker(msgspec.Struct, frozen=True):
     tokens: int
 
     def cost(self, content: str) -> dict[str, float]:
-        """Returns how many texts (`inputs`) and tokens an article with the text `content` adds to a provider
-        call that it shares with other articles.
-
-        A long article needs several calls. Only its last call has space for other articles, so only the
-        chunks of that call are counted."""
+        """Returns how many texts (`inputs`) and tokens an article with the text `content` adds to a shared
+        provider call. For an article that needs several calls, only its last call counts."""
         calls = list(self.calls(self.chunker.split_markdown(content), lambda chunk: chunk.tokens))
         last: Sequence[TextChunk] = calls[-1] if calls else ()
         return {"inputs": len(last), "tokens": sum(chunk.tokens for chunk in last)}

@@ -33,9 +33,8 @@ async def filter_waiting_jobs(app: Tidemill, named: Mapping[int, str]) -> dict[i
 
 
 async def reprioritise_jobs(app: Tidemill, jobs: Iterable[Job], priority: int) -> None:
-    """Sets the priority of waiting jobs to `priority`, so that they run sooner. A job whose priority is
-    already smaller, which means earlier, does not change. Scheduled jobs, for example jobs that wait for a
-    retry, become due now. The order among the jobs stays the same."""
+    """Sets the priority of waiting jobs to `priority`, so that they run sooner. Jobs that already have a
+    smaller priority keep it. Scheduled jobs become due now."""
     meant = list(jobs)
     if later := tuple(job.id for job in meant if job.priority > priority):
         await app.inspect.reprioritise(Filter(ids=later, states=WAITING_STATES), priority)
@@ -67,8 +66,8 @@ class EmbeddingRequests:
 
     async def request(self, post_id: int, priority: int) -> JobHandle[int] | None:
         """Marks the article as pending, enqueues its embedding job and returns the job's handle. Returns None
-        if the article does not exist, or has neither a text nor vectors. Raises QueueFull if the queue is
-        full; the article stays pending, and the reconciler enqueues it later."""
+        if the article does not exist, or has neither a text nor vectors. Raises QueueFull; the reconciler
+        then enqueues the job later."""
         return next(iter(await self._request([post_id], priority)), None)
 
     async def request_many(self, ids: Iterable[int], priority: int) -> int:
@@ -94,8 +93,7 @@ class EmbeddingRequests:
 
     async def request_until_full(self, after: int, priority: int = BULK_PRIORITY) -> tuple[int, int | None]:
         """Requests embeddings of visible articles with an id above `after`, until the queue is full. Returns
-        the number of requested articles, and the id to pass as `after` next time. The second value is None if
-        no articles remain."""
+        the number of requested articles, and the next `after`; None if no articles remain."""
         asked = 0
         while ids := await self._posts.load_ids_with_content(after, POSTS_PER_TRANSACTION):
             after = ids[-1]
@@ -145,8 +143,7 @@ class EmbeddingRequests:
         return [self._job(post, priority) for post in posts]
 
     def _job(self, post: Post, priority: int) -> JobRequest[int]:
-        """Builds the embedding job of an article. A pending row holds the id of its next job, and the job
-        gets this id. A row that is processing holds the id of the running job, so the new job gets a new
-        id."""
+        """Builds the embedding job of an article. A pending article's row holds the id of its next job, and
+        the job gets this id. Otherwise the job gets a new id."""
         id_ = post.rag_job if post.rag_status == PostStatus.PENDING and post.rag_job else self._posts.new_id()
         return self._embed.using(priority=priority, cost=self._packer.cost(post.content), id=id_).job(post.id)

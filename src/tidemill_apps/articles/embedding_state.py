@@ -1,8 +1,8 @@
 """Writes the embedding status of articles. Workers use it.
 
-A run is one attempt to embed an article. Every write checks that the row still has the expected version, job
-or run id. So a worker that embedded an old text cannot mark a newer text as completed. A run that was
-abandoned cannot mark the article as failed while a later run works on it."""
+A run is one attempt to embed an article. Every write checks the version, the job or the run id in the row. So
+an outdated run cannot change the status that a later run wrote.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class FinishedVersion(msgspec.Struct, frozen=True):
     """A version of an article whose vectors are all written.
 
     - `chunks`: the number of its vectors.
-    - `label`: the value of the column `rag_label`, a counter that grows with every change of title or
-      visibility. It tells which title and visibility are stored with the vectors.
-    - `run`: the id of the run that wrote the vectors."""
+    - `label`: the `rag_label` of the title and visibility that are stored with the vectors.
+    - `run`: the id of the run that wrote the vectors.
+    """
 
     post_id: int
     version: int
@@ -38,11 +38,9 @@ class EmbeddingState:
         self._posts, self._database, self._table = posts, posts.database, posts.table
 
     async def begin_run(self, jobs: Mapping[int, str]) -> dict[int, Post]:
-        """Marks the articles as processing, with a new run id. `jobs` maps article ids to job ids. Returns a
-        mapping from article id to article, with the version number for the new vectors. This number is higher
-        than the version that search uses.
-
-        Articles that are already completed are returned too; their rows and versions do not change."""
+        """Marks the articles as processing, with a new run id, and returns them by article id. `jobs` maps
+        article ids to job ids. Each returned article has the version number for its new vectors. Completed
+        articles are returned unchanged."""
         columns, run = self._table.c, self._posts.new_id()
         await self._posts.prepare()
         async with self._database.transaction() as connection:
@@ -68,9 +66,8 @@ class EmbeddingState:
         }
 
     async def finish(self, finished: Sequence[FinishedVersion]) -> set[int]:
-        """Switches search to the new vectors. Marks an article as completed if its text has not changed since
-        the run read it. Returns the ids of articles that were deleted or that another run has taken over;
-        their rows do not change."""
+        """Makes search use the new vectors. Marks an article as completed if its text has not changed during
+        the run. Returns the ids of articles that were deleted or that another run has taken over."""
         async with self._database.transaction() as connection:
             runs = await self._runs(connection, [one.post_id for one in finished])
             ours = [one for one in finished if (one.post_id, one.run) in runs.items()]
@@ -115,9 +112,9 @@ class EmbeddingState:
         await connection.execute(completed, keys)
 
     async def check_overwritten(self, post: Post) -> bool:
-        """Checks the vectors of a run whose article another run has taken over. Returns True if the caller
-        must delete them, because the text has changed or the article is deleted. `post` is the article as the
-        run read it. If both runs may have used the same point ids, sets the article to pending."""
+        """True if a run that has lost its article to another run must delete its vectors. `post` is the
+        article as the run read it. Sets the article to pending if both runs may have written the same
+        points."""
         columns = self._table.c
         this = columns.id == post.id
         async with self._database.transaction() as connection:
@@ -178,9 +175,8 @@ class EmbeddingState:
         return [post.id for post in await self._posts.load_where(condition, limit)]
 
     async def mark_labelled(self, post: Post) -> bool:
-        """Records that the vectors carry the title and visibility of `post`. Returns False if the title, the
-        visibility or the version that search uses has changed meanwhile. The caller must then write them
-        again."""
+        """Records that the vectors carry the title and visibility of `post`. Returns False if the article has
+        changed meanwhile; the caller must then write title and visibility again."""
         columns = self._table.c
         same = and_(
             columns.id == post.id,
@@ -204,8 +200,7 @@ class EmbeddingState:
 
 def _version_to_embed(post: Post) -> int:
     """Returns the version number for the vectors of the article's text. A completed article keeps its
-    version. Otherwise the number is higher than the version that search uses. The version in the row alone
-    may be too low, because another program may set a row to pending without a new version."""
+    version. For other articles the number is higher than the version that search uses."""
     if post.rag_status == PostStatus.COMPLETED:
         return post.rag_version
     return max(post.rag_version, post.rag_current + 1)

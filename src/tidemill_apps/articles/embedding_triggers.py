@@ -77,8 +77,7 @@ class TriggerLimits:
 
     async def _count_or_wait(self, who: str, limit: int) -> float:
         """Counts one request of the user `who` and returns 0. If the user has made `limit` requests in the
-        last minute, it counts nothing and returns the seconds to wait. It deletes old entries, and entries
-        that lie in the future because the clock was set back."""
+        last minute, counts nothing and returns the seconds to wait."""
         columns = self._triggers.c
         await self._posts.prepare()
         async with self._posts.database.transaction() as connection:
@@ -114,9 +113,8 @@ def refuse_unknown_post(request: RouteRequest) -> HTTPError:
 
 
 class EmbeddingTriggers:
-    """Requests embeddings for a user. All checks run before the first change, so a refused request changes
-    nothing. There is one exception: if the queue becomes full after the checks, some articles stay pending
-    and are enqueued later."""
+    """Requests embeddings for a user. A refused request changes nothing. If the queue becomes full after the
+    checks, the remaining articles stay pending and are enqueued later."""
 
     def __init__(self, articles: Articles, limits: TriggerLimits) -> None:
         self._articles, self._limits = articles, limits
@@ -189,9 +187,8 @@ class EmbeddingTriggers:
             ) from error
 
     async def _waiting_in_full_queue(self, ids: Collection[int]) -> dict[int, Job]:
-        """Returns a mapping from article id to waiting job, if the queue has no space for new jobs of all
-        `ids`. The caller can use these jobs instead of new ones. If the queue has space, the mapping is
-        empty."""
+        """Returns the waiting jobs of the articles `ids`, by article id. Returns an empty mapping if the
+        queue has space for new jobs of all `ids`."""
         room = await self._articles.requests.room()
         if room is None or len(ids) <= room:
             return {}

@@ -1,7 +1,8 @@
 """Converts Markdown to the plain text that is embedded.
 
-It drops front matter, image addresses, link targets and HTML tags. It keeps link texts, image
-descriptions, table rows and code, because people search for the names in code."""
+It drops front matter, image addresses, link targets and HTML tags. It keeps link texts, image descriptions,
+table rows and code.
+"""
 
 from __future__ import annotations
 
@@ -63,18 +64,16 @@ def clean_markdown(markdown: str) -> PlainText:
 
 @cache
 def _create_parser() -> MarkdownIt:
-    """Returns the Markdown parser. The parser itself drops text that is nested deeper than its option
-    `maxNesting`. The rule `_deep_paragraph` prevents this: from MAX_NESTING levels on, it reads lines as
-    plain paragraphs. One Markdown element adds up to two levels, so the option is MAX_NESTING + 2."""
+    """Returns the Markdown parser. It reads text that is nested deeper than MAX_NESTING as plain paragraphs,
+    instead of dropping it."""
     made = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING + 2}).enable(["table", "strikethrough"])
     made.block.ruler.before("table", "deep_paragraph", _deep_paragraph)
     return made
 
 
 def _deep_paragraph(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """A rule of the Markdown parser that reads deeply nested lines as one paragraph. Returns True if it has
-    read lines. Returns False if the nesting is less than MAX_NESTING, so that the normal rules apply. The
-    paragraph ends at an empty line, or where the innermost list or quote ends."""
+    """A rule of the Markdown parser that reads deeply nested lines as one paragraph. Returns False if the
+    nesting is less than MAX_NESTING, so that the normal rules apply."""
     if state.level < MAX_NESTING:
         return False
     after = start + 1

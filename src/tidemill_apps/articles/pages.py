@@ -158,5 +158,5 @@ class ArticlePages:
 
 def _changed_content(stored: str, sent: str) -> str | UnsetType:
     """Returns the text sent by the form, or UNSET if it equals the stored text. Line endings are not
-    compared, because a browser changes them. So saving an unchanged article causes no provider call."""
+    compared, because a browser changes them."""
     return UNSET if stored.replace("\r\n", "\n").replace("\r", "\n") == sent else sent

@@ -73,12 +73,13 @@ def create_posts_table(name: str) -> Table:
     Columns for embedding:
 
     - `rag_version`: a counter that grows with every new text and every repeated embedding.
-    - `rag_current`: the version whose vectors search uses; 0 before this application has finished one.
+    - `rag_current`: the version whose vectors search uses; 0 if there is none.
     - `rag_chunks`: the number of chunks of the version `rag_current`.
     - `rag_label`: a counter that grows with every change of title or visibility.
-    - `rag_labelled`: the `rag_label` of the title and visibility that the vectors carry.
+    - `rag_labelled`: the `rag_label` that the vectors carry.
     - `rag_job`: the id of the article's next or last job.
-    - `rag_run`: the id of the last embedding run; writes of earlier runs are ignored."""
+    - `rag_run`: the id of the last embedding run; writes of earlier runs are ignored.
+    """
     return Table(
         name,
         MetaData(),
@@ -143,10 +144,10 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
 class PostUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a change to an article.
 
-    - `post`: the article after the change.
     - `text`: True if the text has changed and must be embedded.
     - `label`: True if the title or the visibility has changed.
-    - `job`: the job id that the row held before the change."""
+    - `job`: the job id that the row held before the change.
+    """
 
     post: Post
     text: bool
@@ -233,8 +234,8 @@ class Posts:
         content: str | UnsetType = UNSET,
         hide: str | UnsetType = UNSET,
     ) -> PostUpdate | None:
-        """Writes the given fields that differ from the stored values. A new text sets the article to pending,
-        with a new version and job id. Returns the changes, or None if the article does not exist."""
+        """Writes the given fields and returns what has changed, or None if the article does not exist. A new
+        text sets the article to pending, with a new version and job id."""
         given = {"title": title, "content": content, "hide": hide}
         await self.prepare()
         async with (
@@ -270,8 +271,8 @@ class Posts:
             return bool(gone.rowcount)
 
     async def request_embedding(self, ids: Sequence[int]) -> list[Post]:
-        """Sets the articles `ids` to pending, each with a new job id, and returns them. Articles that are
-        being processed are returned unchanged. Articles with neither a text nor vectors are left out."""
+        """Sets the articles `ids` to pending, each with a new job id, and returns them. Articles in
+        processing are returned unchanged. Articles with neither a text nor vectors are left out."""
         columns = self.table.c
         condition = and_(columns.id.in_(ids), or_(self.has_text(), columns.rag_current > 0))
         await self.prepare()

@@ -1,7 +1,8 @@
 """Clients of the vector database Qdrant: a server, or an embedded database in a folder.
 
-Call a client with the name of a Qdrant method and its arguments. The embedded database blocks, so its calls
-run in a separate thread. Only one process at a time can open the folder."""
+Call a client with the name of a Qdrant method and its arguments. Only one process at a time can open the
+folder of an embedded database.
+"""
 
 from __future__ import annotations
 

@@ -33,7 +33,8 @@ class VectorSweep(msgspec.Struct, frozen=True):
     - `deleted_points`: the number of deleted points (stored vectors).
     - `mislabelled`: ids of articles whose points carry an outdated title or visibility.
     - `completed`: the number of completed visible articles.
-    - `without_vectors`: the completed articles that lack vectors."""
+    - `without_vectors`: the completed articles that lack vectors.
+    """
 
     deleted_points: int
     mislabelled: set[int]
@@ -43,8 +44,7 @@ class VectorSweep(msgspec.Struct, frozen=True):
     @property
     def is_plausible(self) -> bool:
         """True if the articles that lack vectors may be embedded again without an operator. False if they are
-        more than 10, and more than a fifth of the completed articles. The collection may then be the wrong
-        one, or was emptied, and an operator must decide whether to pay again."""
+        more than 10, and more than a fifth of the completed articles: the collection may be the wrong one."""
         return len(self.without_vectors) <= max(MIN_SUSPICIOUS_ARTICLES, SUSPICIOUS_SHARE * self.completed)
 
 
@@ -55,13 +55,11 @@ class _CompletedRow(msgspec.Struct, frozen=True):
 
 
 async def sweep_vectors(vectors: ArticleVectors, posts: Posts) -> VectorSweep:
-    """Deletes stale points (stored vectors). Returns the result, with the articles that need a repair.
-
-    The order of the reads matters. Completed rows are read before the points, so vectors that are not found
-    are really missing. The rows of a page of points are read after the page, so they include the changes of
-    the run that wrote these points."""
+    """Deletes stale points (stored vectors). Returns the articles that need a repair."""
     deleted, mislabelled = 0, set[int]()
     completed, points = await _load_completed_rows(posts), Counter[tuple[int, int]]()
+    # Completed rows are read before the points, so a missing point is really missing. The rows of a page
+    # are read after the page, so they include the changes of the run that wrote its points.
     async for page in vectors.load_pages():
         rows = {
             post.id: post for post in await posts.load({_point_payload(point)["postId"] for point in page})
@@ -105,13 +103,8 @@ def _point_payload(point: Any) -> dict[str, Any]:
 
 
 def _is_stale(payload: dict[str, Any], posts: dict[int, Post]) -> bool:
-    """True if the point with this `payload` must be deleted. That is the case if its article was deleted, its
-    version is older than the version that search uses, or its chunk index is too high. `posts` maps article
-    ids to articles.
-
-    A point with a newer version belongs to a run that is still writing, and is kept. But if the article is
-    completed or never had a text, there is no such run, and the point is left over from a deleted article
-    with the same id."""
+    """True if the point with this `payload` must be deleted. `posts` maps article ids to articles. A point
+    with a newer version is kept while a run may still be writing it."""
     post, version = posts.get(payload["postId"]), payload.get("version", 0)
     if post is None or version < post.rag_current:
         return True
@@ -250,11 +243,8 @@ class PostReconciler:
                 pass
 
     async def _send_unsent(self, rows: Sequence[Post]) -> None:
-        """Enqueues the jobs whose ids are stored in these rows. If another process enqueues the same job at
-        the same time, the store keeps one job, because the ids are equal.
-
-        If the next pass finds no job with this id, the id was used before. `_send_again` then gives the row a
-        new id."""
+        """Enqueues the jobs whose ids are stored in these rows. Two processes may do so at the same time: the
+        store keeps one job per id."""
         async for fitting, priority in self._rows_that_fit(rows):
             with suppress(QueueFull):  # another process was faster; the next pass tries again
                 await self._requests.send(fitting, priority)
@@ -268,8 +258,8 @@ class PostReconciler:
                     await self._requests.send(await self._posts.load(ids), priority)
 
     async def _rows_that_fit(self, rows: Sequence[Post]) -> AsyncIterator[tuple[list[Post], int]]:
-        """Yields up to two pairs (rows, priority): first the rows with a new text, then the rows to embed
-        again. Each pair has at most as many rows as the queue still accepts."""
+        """Yields pairs (rows, priority): first the rows with a new text, then the rows to embed again. Each
+        pair has at most as many rows as the queue still accepts."""
         new, again = [row for row in rows if row.is_new], [row for row in rows if not row.is_new]
         for priority, some in ((CHANGED_PRIORITY, new), (BULK_PRIORITY, again)):
             if some and (fitting := some[: await self._requests.room()]):

@@ -1,8 +1,8 @@
 """Finds articles by meaning.
 
-A job that runs before all others embeds the question, so that the pool counts the provider call. Every hit is
-checked against its article row, because the row says which version is current and whether the article is
-hidden."""
+An urgent job embeds the question, so that the pool counts the provider call. Every hit is checked against its
+article row.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +46,8 @@ class ArticleSearch:
         self._cached_vectors: OrderedDict[str, list[float]] = OrderedDict()
 
     async def search(self, text: str, limit: int) -> list[ArticleMatch]:
-        """Returns up to `limit` visible articles, the nearest first, each article once. If a hit belongs to a
-        version that was just replaced, the search is repeated, at most twice. Raises AnswerUnavailable if the
-        question cannot be embedded within 15 s."""
+        """Returns up to `limit` visible articles, the nearest first, each article once. Raises
+        AnswerUnavailable if the question cannot be embedded within 15 s."""
         found: list[ArticleMatch] = []
         try:
             await self._vectors.check_available()  # before the question is paid for

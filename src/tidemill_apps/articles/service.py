@@ -136,9 +136,8 @@ class Articles:
         content: str | UnsetType = UNSET,
         hide: str | UnsetType = UNSET,
     ) -> PostUpdate | None:
-        """Changes the given fields of an article. A new text is embedded in the background. A new title or
-        visibility is only written to the existing vectors, without a provider call. Returns None if the
-        article does not exist."""
+        """Changes the given fields of an article; returns None if the article does not exist. A new text is
+        embedded in the background. A new title or visibility causes no provider call."""
         changed = await self.posts.change(post_id, title=title, content=content, hide=hide)
         if changed is not None and changed.text:
             await self._send(changed.post, changed.job)
@@ -164,11 +163,8 @@ class Articles:
         await self.posts.database.close()
 
     async def _send(self, post: Post, before: str | None = None) -> None:
-        """Enqueues the embedding of the article. If the queue is full, the article stays pending and is
-        enqueued later.
-
-        `before` is the id of the article's earlier job. If the queue is full but that job still waits, no new
-        job is needed: the earlier job will embed the new text."""
+        """Enqueues the embedding of the article; if the queue is full, this happens later. `before` is the id
+        of an earlier job. If that job still waits, it will embed the new text."""
         try:
             await self.requests.send([post], CHANGED_PRIORITY)
         except QueueFull:

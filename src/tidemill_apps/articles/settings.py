@@ -36,14 +36,14 @@ class ArticlesSettings(EnvironmentSettings, frozen=True, kw_only=True):
     - `embeddings`: the account at the embeddings provider; a simulator if key and address are empty.
     - `inputs_per_call`, `tokens_per_call`: how much the provider accepts in one call.
     - `requests_per_window`, `tokens_per_window`: limits per `window_seconds`; 0 for no limit.
-    - `jitter`: how late after its claim a call may reach the provider. It includes the time in which
-      a worker reads and splits the texts.
+    - `jitter`: how late after its claim a call may reach the provider.
     - `linger`: how long an article waits for other articles that share its call.
     - `tokenizer`: path of the model's tokenizer.json; if empty, token counts are estimated.
     - `queue_limit`: maximum number of waiting articles.
     - `content_limit`: maximum number of characters of an article.
     - `triggers_per_minute`: how often one user may request embeddings.
-    - `nightly`: cron expression for embedding every article again; empty for never."""
+    - `nightly`: cron expression for embedding every article again; empty for never.
+    """
 
     database_url: str = "sqlite:///articles.db"
     table: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="the name of a table")] = (

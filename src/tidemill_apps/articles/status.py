@@ -33,9 +33,9 @@ class EmbeddingAvailability:
         return await find_call_block(self._articles.app, self._articles.pool.name)
 
     async def qdrant_problem(self) -> str | None:
-        """Returns a text that says what is wrong with Qdrant; None if nothing is known to be wrong. If this
-        process has called Qdrant in the last 60 s, the text comes from that call. Otherwise it is the problem
-        for which jobs wait, or an error of Qdrant that is stored with articles that are being retried."""
+        """Returns a text that says what is wrong with Qdrant; None if no problem is known. It uses the last
+        call of this process, if that is less than 60 s old. Otherwise it uses jobs and articles that wait
+        because of Qdrant."""
         check = self._articles.vectors.last_check()
         if check is not None:
             return check.problem
@@ -84,7 +84,8 @@ class EmbeddingQueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     - `queue_length`, `processing_count`: the number of waiting jobs, and of running jobs.
     - `queue_tasks`, `processing_tasks`: at most 100 of the waiting jobs, and of the running jobs.
     - `queue_shown`, `processing_shown`: the lengths of these two lists.
-    - `blocked_reason`: why nothing is embedded now; None if nothing blocks."""
+    - `blocked_reason`: why nothing is embedded now; None if nothing blocks.
+    """
 
     queue_length: int
     processing_count: int
@@ -136,7 +137,7 @@ class EmbeddingQueue:
 
     async def load_next(self) -> tuple[Job, ...]:
         """Returns the next waiting jobs, at most 100, in the order of their claims. Only the newest 10,000
-        jobs are sorted. If a query takes more than 0.05 s, its result is reused for 20 times its duration."""
+        jobs are sorted. The result of a slow query is reused for some time."""
         async with self._lock:
             began = self._app.clock.boot()
             if began >= self._cached_until:
@@ -254,8 +255,8 @@ class EmbeddingProgress:
 
 
 def _build_post_progress(post_id: int, line: PostSummary | None, job: Job | None) -> PostProgress:
-    """Returns the progress of one article. `line` is the article's row without its text, or None if the
-    article was deleted; the fields are then empty. `job` is the article's running job, or None."""
+    """Returns the progress of one article. `line` is the article's row, or None if the article was deleted.
+    `job` is the article's running job, or None."""
     done = line is not None and line.rag_status == "completed"
     return PostProgress(
         post_id=post_id,

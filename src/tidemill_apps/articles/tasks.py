@@ -29,8 +29,8 @@ from tidemill_apps.common.provider_client import AnswerUnusable, EmbeddingModel,
 
 
 async def delete_vectors(posts: Posts, vectors: ArticleVectors, post_id: int) -> None:
-    """Deletes all vectors of the article id `post_id`, whose article was deleted. If a new article has the
-    same id, its vectors are deleted too. That article is then marked as pending, to be embedded again."""
+    """Deletes all vectors of the deleted article `post_id`. If a new article has the same id, it loses its
+    vectors too, and is marked as pending."""
     await vectors.delete_post(post_id)
     post = await posts.get(post_id)
     if post is not None and (post.rag_current or post.rag_status == PostStatus.PROCESSING):
@@ -47,13 +47,14 @@ class EmbeddingInput(msgspec.Struct, frozen=True):
 
 
 class ArticleRun(msgspec.Struct):
-    """The work of one run on one article. A label is the value of `rag_label`, a counter that grows when
-    title or visibility changes.
+    """The work of one run on one article. A label is a value of `rag_label`, which grows when title or
+    visibility changes.
 
     - `unwritten`: indexes of the chunks whose vectors are not written yet.
     - `label`: the oldest label of the written vectors; -1 if unknown, None if no vector is written.
-    - `has_written`: True if this run, and not only an earlier attempt, has written a vector.
-    - `superseded`: True if another run has taken over the article, or the article was deleted."""
+    - `has_written`: True if this run itself has written a vector.
+    - `superseded`: True if another run has taken over the article, or the article was deleted.
+    """
 
     post: Post
     chunks: list[TextChunk]
@@ -70,10 +71,7 @@ class ArticleRun(msgspec.Struct):
 
     def mark_written(self, index: int, label: int | None) -> None:
         """Records that the vector of the chunk `index` is stored. `label` is the article's `rag_label` when
-        the vector was written.
-
-        `label=None`: an earlier attempt wrote the vector, and the label of the run becomes unknown. Otherwise
-        the run keeps its first label, which is the oldest because labels only grow."""
+        the vector was written; None if an earlier attempt wrote it."""
         self.unwritten.discard(index)
         self.has_written = self.has_written or label is not None
         if label is None:
@@ -133,7 +131,7 @@ class BatchEmbedder:
         self, ctx: Context, embeddings: EmbeddingModel, ids: Sequence[int]
     ) -> list[int | FailedItem]:
         """Embeds the articles `ids`. Returns, per article, the number of chunks or a `FailedItem`. While the
-        database or Qdrant is unavailable, the jobs wait for it, which costs no attempt and no call."""
+        database or Qdrant is unavailable, the jobs wait without losing an attempt."""
         try:
             return await self._run(ctx, embeddings, ids)
         except DependencyUnavailable as error:
@@ -175,8 +173,7 @@ class BatchEmbedder:
         self, ctx: Context, number: int, call: Sequence[EmbeddingInput]
     ) -> AsyncIterator[None]:
         """Reserves the units of the batch's provider call `number` during the `async with` block. The claim
-        has already reserved the units of call 0. Later calls reserve no unit of the concurrency limit: the
-        calls run one after another, so the unit that the claim reserved is enough."""
+        has already reserved the units of call 0, and the concurrency unit for all calls."""
         if not number:
             yield
             return
@@ -248,10 +245,7 @@ class BatchEmbedder:
 
     async def _withdraw(self, run: ArticleRun) -> None:
         """Stops the work on an article that was deleted or that another run has taken over. If this run wrote
-        vectors of an outdated text, it deletes them.
-
-        A point id depends only on article, version and chunk index. So this may also delete vectors of the
-        other run; the article is then embedded again."""
+        vectors of an outdated text, it deletes them."""
         run.superseded = True
         if run.has_written and await self._state.check_overwritten(run.post):
             await self._vectors.delete_version(run.post.id, run.post.rag_version, len(run.chunks))
@@ -292,9 +286,8 @@ async def refresh_payload(posts: Posts, vectors: ArticleVectors, post_id: int) -
 async def reembed_all(
     requests: EmbeddingRequests, after: int, enqueue_rest: Callable[[int], Awaitable[object]]
 ) -> int:
-    """Requests embeddings of all visible articles with an id above `after`, and returns the number of
-    requested articles. If the queue is full, it calls `enqueue_rest` with the id after which a later job
-    continues."""
+    """Requests embeddings of all visible articles with an id above `after`, and returns their number. If the
+    queue is full, calls `enqueue_rest` with the id after which a later job continues."""
     asked, rest = await requests.request_until_full(after)
     if rest is not None:
         await enqueue_rest(rest)

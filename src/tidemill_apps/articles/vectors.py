@@ -1,11 +1,10 @@
 """The vectors of articles in Qdrant. All articles share one collection, and each chunk is one point in it.
 
-A point id is derived from article, version and chunk index. So writing a point twice is harmless, and a
-repeated run finds the vectors that are already paid for.
+A point id is derived from article, version and chunk index. So writing a point twice is harmless.
 
-The article's row says which version search uses and whether the article is hidden. A run writes the points of
-the new version, then updates the row, then deletes the points of the old version. A crash in between leaves
-points that search ignores. The periodic sweep (`reconciler`) deletes them."""
+A run writes the points of the new version, then updates the article's row, then deletes the points of the old
+version. The periodic sweep (`reconciler`) deletes points that a crash left behind.
+"""
 
 from __future__ import annotations
 
@@ -54,8 +53,8 @@ class VectorHit(msgspec.Struct, frozen=True, kw_only=True):
     score: float
 
     def belongs_to(self, post: Post) -> bool:
-        """True if this point is a chunk of the version of `post` that search uses. It may be False although
-        the ids are equal: points of a deleted article may remain, and a new article may reuse its id."""
+        """True if this point is a chunk of the version of `post` that search uses. Equal ids do not suffice:
+        a new article may reuse the id of a deleted one."""
         if self.version != post.rag_current:
             return False
         return not self.version or self.chunkIndex < post.rag_chunks
@@ -144,7 +143,7 @@ class ArticleVectors:
 
     async def search(self, vector: list[float], limit: int, offset: int = 0) -> list[VectorHit]:
         """Returns up to `limit` points nearest to `vector`, after skipping `offset` points. Points of hidden
-        articles and of other models are left out. The points may belong to any version of an article."""
+        articles and of other models are left out. Points of old versions are included."""
         if not await self._exists():
             return []
         self._check_size(len(vector))

@@ -123,8 +123,8 @@ async def measure_loudness(file: Path, filters: str = "") -> Loudness:
 
 
 async def encode_mp3(samples: Path, mp3: Path) -> Loudness:
-    """Encodes a file of samples as MP3 at -16 LUFS, with peaks of at most -1 dBTP. The first pass measures,
-    the last one encodes. A limiter takes away loudness, so passes between them find the gain."""
+    """Encodes a file of samples as MP3 at -16 LUFS, with peaks of at most -1 dBTP. Returns the measured
+    loudness."""
     gain = TARGET_LUFS - (await measure_loudness(samples)).lufs
     for _ in range(MAX_LOUDNESS_ROUNDS):
         missing = TARGET_LUFS - (await measure_loudness(samples, _filters(gain))).lufs

@@ -79,8 +79,7 @@ class RowRefused(StatementRefused):
 
 def build_statement_refused(place: str, error: DBAPIError) -> StatementRefused:
     """Returns the error to raise for a statement that the database refused: RowRefused for a violated
-    constraint, otherwise StatementRefused. `place` is the database's location. Call it only if
-    `describe_outage` returns None, which means that the database is available."""
+    constraint, otherwise StatementRefused. `place` is the database's location."""
     said = driver_message(error)
     problem = (
         f"the database {place} refused a statement: {said}; see whether its tables are as they should be"
@@ -140,9 +139,8 @@ _SQLITE_SCHEME = "sqlite:///"
 
 
 def check_separate_files(app: Tidemill, database_url: str, variable: str) -> None:
-    """Raises ConfigurationError if the job store and the application's tables use the same SQLite file. Their
-    writers would block each other, and a backup or compaction of one would affect the other. `variable` is
-    the setting's name for the message."""
+    """Raises ConfigurationError if the job store and the application's tables use the same SQLite file,
+    because their writers would block each other. `variable` is the setting's name for the message."""
     jobs, tables = str(app.url), database_url
     if not (jobs.startswith(_SQLITE_SCHEME) and tables.startswith(_SQLITE_SCHEME)):
         return
@@ -161,8 +159,7 @@ CONNECTION_POOL_SIZE = 4
 
 class _LoopEngine:
     """The SQLAlchemy engine of one event loop. `turn` is a lock that SQLite writers of this loop take before
-    they write. It serves writers in the order of their requests. SQLite's own lock has no order, so a writer
-    could wait very long."""
+    they write, so that they write in the order of their requests."""
 
     def __init__(self, url: str, variable: str) -> None:
         self.sqlite = url.startswith("sqlite")
@@ -185,8 +182,7 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
         """Opens a transaction for writing. It commits at the end of the `async with` block and rolls back on
-        an exception. On SQLite it blocks all other writers, so keep it short and make no provider calls
-        inside."""
+        an exception. On SQLite it blocks all writers, so keep it short and make no provider calls inside."""
         opened = self._loop_engine()
         async with opened.turn if opened.sqlite else nullcontext(), self._begin(opened.engine) as connection:
             yield connection
@@ -199,9 +195,8 @@ class Database:
             yield connection
 
     async def prepare(self, metadata: MetaData) -> None:
-        """Creates the tables, columns and indexes of `metadata` that are missing. It never drops, renames or
-        changes existing ones. Raises ConfigurationError if an existing column cannot hold the values that the
-        application writes."""
+        """Creates the missing tables, columns and indexes of `metadata`. It changes no existing ones. Raises
+        ConfigurationError if an existing column cannot hold the application's values."""
         async with self.transaction() as connection:
             await connection.run_sync(create_missing_tables, metadata)
             problems = await connection.run_sync(find_column_problems, metadata)
@@ -245,8 +240,8 @@ class Database:
 
 
 def _create_sqlite_engine(url: str) -> AsyncEngine:
-    """Returns the engine for an SQLite file. It keeps up to 4 connections open for reuse, because each new
-    connection starts a thread, and this blocks the event loop for up to 0.1 s under load."""
+    """Returns the engine for an SQLite file. It keeps up to 4 connections open, because a new connection can
+    block the event loop for 0.1 s."""
     file = make_url(url).database
 
     async def connect(**_: object) -> aiosqlite.Connection:
@@ -273,9 +268,8 @@ def _create_sqlite_engine(url: str) -> AsyncEngine:
 
 
 def _create_postgres_engine(url: str, variable: str) -> AsyncEngine:
-    """Returns the engine for PostgreSQL. It tests each connection before use, because the connection is
-    broken if the server was restarted. asyncpg parses the URL, because SQLAlchemy does not know
-    `sslmode=require`."""
+    """Returns the engine for PostgreSQL. It tests each connection before use, because a restart of the server
+    breaks connections. asyncpg parses the URL."""
     try:
         import asyncpg
     except ModuleNotFoundError:
@@ -289,8 +283,8 @@ def _create_postgres_engine(url: str, variable: str) -> AsyncEngine:
 
 
 def _configure_connection(connection: Any, _: object) -> None:
-    """Turns on foreign keys for an SQLite connection. Also turns off the driver's automatic BEGIN, which the
-    driver sends only before the first write. SQLAlchemy sends BEGIN instead, before the first statement."""
+    """Turns on foreign keys for an SQLite connection. Turns off the driver's automatic BEGIN, which comes too
+    late; SQLAlchemy sends BEGIN instead."""
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute("PRAGMA foreign_keys = ON")
@@ -298,9 +292,8 @@ def _configure_connection(connection: Any, _: object) -> None:
 
 
 def _begin_transaction(connection: Connection) -> None:
-    """Begins an SQLite transaction. A transaction for writing takes the write lock at once. If it took the
-    lock only at its first write, it would fail whenever another transaction had written after its first
-    read."""
+    """Begins an SQLite transaction. A transaction for writing takes the write lock at once, so that no other
+    writer can come between its first read and its first write."""
     reads_only = connection.get_execution_options().get("reads_only", False)
     connection.exec_driver_sql("BEGIN" if reads_only else "BEGIN IMMEDIATE")
 
@@ -312,8 +305,8 @@ def slice_items(items: Sequence[ItemT], size: int = MAX_IDS_PER_STATEMENT) -> It
 
 @asynccontextmanager
 async def explain_refused_rows(database: Database, table: Table, what: str) -> AsyncIterator[None]:
-    """Replaces a RowRefused that the `async with` block raises by a clearer one. Its message says which
-    columns need a value, or which rule the row breaks. `what` names the kind of row, such as `song`."""
+    """Explains a RowRefused that the `async with` block raises. The new message says which columns need a
+    value, or which rule the row breaks. `what` names the kind of row, such as `song`."""
     try:
         yield
     except RowRefused as error:

@@ -90,8 +90,7 @@ class LiveSettingsSnapshot(Struct, Generic[LiveT], frozen=True):
 
 class LiveSettingsTable(Generic[LiveT]):
     """Stores the fields of a struct as table rows, one row per field. If a row is invalid, the field keeps
-    the last valid value that this object has read, or else its default. A field's `Meta(description=…)` is
-    the text after "must be" in error messages."""
+    its last valid value, or its default. A field's `Meta(description=…)` is part of its error message."""
 
     def __init__(self, rows: KeyValueTable, defaults: LiveT) -> None:
         self._rows, self._defaults, self._last = rows, defaults, defaults
@@ -168,9 +167,8 @@ def _create_writer(
 
 
 class SettingOverrides:
-    """Applies settings to queues and pools as overrides. A value that is already in effect is not set again.
-    A setting that equals the declared value removes the override. `by` (the author) and `reason` are stored
-    with the override."""
+    """Applies settings to queues and pools as overrides. A setting that equals the declared value removes the
+    override. `by` (the author) and `reason` are stored with the override."""
 
     def __init__(self, app: Tidemill, *, by: str, reason: str) -> None:
         self._inspect, self._by, self._reason = app.inspect, by, reason

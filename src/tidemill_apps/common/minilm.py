@@ -52,9 +52,8 @@ class MiniLM:
         return vectors, tokens
 
     def _batches(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[list[int]]]]:
-        """Yields groups of texts with similar lengths, because the model needs as much time for every text of
-        a group as for its longest text. Each group is a pair of lists: the positions of its texts in `texts`,
-        and their token ids."""
+        """Yields groups of texts with similar lengths, because a group takes as long as its longest text.
+        Each group is a pair of lists: the positions of its texts in `texts`, and their token ids."""
         ids = [encoded.ids for encoded in self._tokenizer.encode_batch(list(texts))]
         by_length = sorted(range(len(ids)), key=lambda place: len(ids[place]))
         for start in range(0, len(by_length), TEXTS_PER_RUN):
@@ -62,7 +61,8 @@ class MiniLM:
             yield places, [ids[place] for place in places]
 
     def _run(self, ids: list[list[int]]) -> NDArray[float32]:
-        """Returns one vector of length 1 per text, the mean of its token vectors. `ids`: their token ids."""
+        """Returns one vector of norm 1 per text: the mean of its token vectors. `ids` has the token ids per
+        text."""
         import numpy as np
 
         given = np.zeros((len(ids), max(map(len, ids))), dtype=np.int64)
@@ -211,8 +211,8 @@ def main(port: int) -> None:
 
 
 def _listen(port: int) -> socket.socket:
-    """Returns a socket bound to `port` on this machine. It is bound before the command prints the address, so
-    that clients can connect at once. Raises ConfigurationError if the port cannot be used."""
+    """Returns a socket bound to `port` on this machine. Raises ConfigurationError if the port is not
+    usable."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -116,9 +116,8 @@ def _reply_text(answer: OpenAIChatReply, response: object) -> str:
 
 
 def _align_vectors(rows: Sequence[OpenAIVector], count: int, response: object) -> list[list[float] | None]:
-    """Returns `count` vectors, one per text, in the order of the texts. The `index` of a row is the number of
-    its text; if no row has an index, the rows are in order. A text without a row gets None. Raises
-    AnswerUnusable if an index is out of range or appears twice."""
+    """Returns `count` vectors, one per text, in the order of the texts. A text without a vector gets None.
+    Raises AnswerUnusable if an index is out of range or appears twice."""
     if len(rows) == count and all(row.index is None for row in rows):
         return [row.embedding for row in rows]
     vectors: dict[int, list[float] | None] = {}

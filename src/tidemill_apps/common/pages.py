@@ -1,7 +1,7 @@
 """Adds the page templates of an application, together with those that the applications share.
 
-The shared template `app_parts.html` has macros for notices, figures, filtered lists, status labels and
-failures. Import it with context: `{% import "app_parts.html" as app_parts with context %}`."""
+Import the shared macros with context: `{% import "app_parts.html" as app_parts with context %}`.
+"""
 
 from __future__ import annotations
 

@@ -35,14 +35,14 @@ BASE_URLS: dict[ProviderName, str] = {
 class ProviderAccount(EnvironmentSettings, frozen=True, kw_only=True):
     """An account at a provider, and how to call its API.
 
-    - `provider`: the API; many other servers offer the API `openai` too.
-    - `base_url`: the API address; empty for the provider's own. For `openai`, it mostly ends with /v1.
+    - `provider`: the API; `openai` also fits many servers of other vendors.
+    - `base_url`: the API address; empty for the provider's own.
     - `model`: the model's name; empty for the application's default.
     - `dimensions`: the length of vectors to request; None for the model's default.
     - `timeout`: seconds to wait for an answer.
-    - `structured`: use `json_object` for servers that do not accept a JSON schema; the prompt then
-      contains the schema.
-    - `simulator`: True if `base_url` is the address of a simulator; calls then carry their job id."""
+    - `structured`: `json_object` for servers that do not accept a JSON schema.
+    - `simulator`: True if `base_url` is the address of a simulator; calls then carry their job id.
+    """
 
     provider: ProviderName = "gemini"
     key: Annotated[str, Secret] = ""
@@ -75,9 +75,8 @@ MAX_MESSAGE_CHARS = 500  # characters of a provider's message
 
 
 class AnswerUnusable(Exception):
-    """Raised if the provider answered, and charged for the call, but the answer cannot be used: cut off,
-    blocked, empty or malformed. `response` is the HTTP response; pass it to `ctx.used(…)`, because it
-    contains the cost."""
+    """Raised if the provider charged for an answer that cannot be used: cut off, blocked, empty or malformed.
+    Pass `response`, the HTTP response, to `ctx.used(…)`, because it contains the cost."""
 
     def __init__(self, problem: str, response: object) -> None:
         super().__init__(problem)
@@ -160,9 +159,8 @@ class Completion(msgspec.Struct, frozen=True):
 
 class ChatModel(Protocol):
     async def complete(self, system: str, user: str, schema: dict[str, Any], *, call_id: str) -> Completion:
-        """Makes one paid call and returns the model's answer. `system` and `user` are the prompts, `schema`
-        the JSON schema of the answer. `call_id` is sent to simulators only, so that they can detect repeated
-        calls. Raises httpx errors, or AnswerUnusable."""
+        """Makes one paid call and returns the model's answer. `schema` is the JSON schema of the answer.
+        `call_id` lets a simulator detect repeated calls. Raises httpx errors, or AnswerUnusable."""
 
     async def close(self) -> None:
         """Closes the connections of this event loop. The object can be used again."""
@@ -192,9 +190,9 @@ class EmbeddingModel(Protocol):
 def check_vectors(
     vectors: list[list[float] | None], dimensions: int | None, response: object
 ) -> list[list[float] | None]:
-    """Returns the vectors. A vector that is empty, all zeros, not finite or of the wrong length becomes None.
-    The right length is `dimensions`, or if that is None, the length of more than half of the usable vectors.
-    Raises AnswerUnusable if usable vectors exist but none has the right length."""
+    """Returns the vectors, with None for each unusable one: empty, all zeros, not finite or of the wrong
+    length. If `dimensions` is None, the length of most vectors is the right one. Raises AnswerUnusable if no
+    usable vector has the right length."""
     found = [vector if vector and any(vector) and all(map(isfinite, vector)) else None for vector in vectors]
     lengths = Counter(len(vector) for vector in found if vector is not None)
     if not lengths:

@@ -39,9 +39,8 @@ def read_account(
     prefix: str, environ: Mapping[str, str] | None = None, toml: ApplicationToml = EMPTY_TABLE
 ) -> ProviderAccount:
     """Returns the account, read from variables that begin with `prefix` or from the TOML table `toml`.
-
-    Without a key and a `base_url`, the key is GEMINI_API_KEY or OPENAI_API_KEY, depending on the provider.
-    With a `base_url` these variables are ignored, because their key would be sent to another server."""
+    Without a key and a `base_url`, it uses GEMINI_API_KEY or OPENAI_API_KEY. With a `base_url` it never does,
+    because the key would go to another server."""
     environment = os.environ if environ is None else environ
     found = read_settings(ProviderAccount, prefix, environment, toml)
     if found.key or found.base_url:
@@ -79,8 +78,8 @@ async def run_simulator(
     scale: float = 1.0,
 ) -> AsyncIterator[SimulatorServer]:
     """Runs a simulator of the provider API `dialect` while the `async with` block runs, and yields its
-    server. `server.url` is its address, and `server.provider.request_log` records the calls. `replies`
-    creates the model's texts. `scale` says how many times faster than real time the simulator's time runs."""
+    server. `replies` creates the model's texts. With `scale=10` the simulator's time runs ten times faster.
+    """
     speaking = DIALECTS[dialect]()
     provider = Simulator(speaking, quotas, options, clock=clock, scale=scale, replies=replies)
     async with _run_in_thread(SimulatorServer(provider)) as server:
@@ -90,8 +89,8 @@ async def run_simulator(
 
 @asynccontextmanager
 async def _run_in_thread(server: SimulatorServer) -> AsyncIterator[SimulatorServer]:
-    """Runs the server in a thread with its own event loop, while the `async with` block runs. The server
-    takes long to create many vectors, and in the application's loop this would block all other work."""
+    """Runs the server in a thread with its own event loop, while the `async with` block runs. So its slow
+    replies do not block the application's loop."""
     here = asyncio.get_running_loop()
     opened: asyncio.Future[Callable[[], object]] = here.create_future()
     closed: asyncio.Future[None] = here.create_future()

@@ -1,4 +1,4 @@
-"""Headings, paragraphs and sentences of a text, Chinese ones too."""
+"""Splits texts, also Chinese ones, into headings, paragraphs and sentences."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def read_plain_blocks(text: str) -> Blocks:
 
 
 def read_markdown_blocks(text: str) -> Blocks:
-    """Yields headings and paragraphs. Code blocks, tables' rules and HTML are not spoken."""
+    """Yields headings and paragraphs. Code blocks and HTML are left out."""
     heading = False
     for token in MarkdownIt("commonmark").parse(text):
         if token.type in ("heading_open", "heading_close"):
@@ -120,7 +120,7 @@ def _inline_text(token: Token) -> str:
 
 
 def read_html_blocks(text: str) -> Blocks:
-    """Yields headings and blocks of HTML. Tags are removed, scripts and styles with their content."""
+    """Yields headings and text blocks of HTML, without tags. Scripts and styles are left out."""
     shown = _HTML_SILENT.sub(" ", text)
     for number, block in enumerate(_HTML_HEADING.split(shown)):
         lines = _HTML_BREAK.sub("\n\n", " ".join(block.split()))

@@ -117,10 +117,9 @@ class ApplicationToml(NamedTuple):
                 raise ConfigurationError(f"{self.where}: unknown key {name!r}; {instead}")
 
     def check_no_secret(self, name: str, variable: str, *, secret: bool) -> None:
-        """Raises ConfigurationError if the file sets the key `name` and its value is a secret, because files
-        are committed and copied. `secret=True`: every value of this key is a secret. Otherwise only a URL
-        with a user name, password or options is refused. `variable` is the environment variable to use
-        instead."""
+        """Raises ConfigurationError if the file sets the key `name` to a secret. With `secret=True` every
+        value is a secret, otherwise only a URL with a user name, password or options. `variable` is the
+        environment variable to use instead."""
         value = self.values.get(name)
         if value is None or not (secret or (isinstance(value, str) and _CREDENTIALS.search(value))):
             return
@@ -131,8 +130,8 @@ class ApplicationToml(NamedTuple):
         )
 
     def variables(self, prefix: str) -> Iterator[tuple[str, str]]:
-        """Yields a pair for each value in this table and its subtables: the name of the environment variable
-        for the same setting, and the full name of the TOML key. Variables begin with `prefix`."""
+        """Yields a pair for each value in this table and its subtables: the name of its environment variable,
+        and the full name of its TOML key. Variables begin with `prefix`."""
         for name, value in self.values.items():
             variable = f"{prefix}{name}".upper()
             if isinstance(value, Mapping):
@@ -152,9 +151,8 @@ def load_table(app: Tidemill, name: str) -> ApplicationToml:
 
 @contextmanager
 def name_toml_keys(prefix: str, environment: Mapping[str, str], toml: ApplicationToml) -> Iterator[None]:
-    """Context manager for code that reads settings. If the block raises ConfigurationError, the error is
-    raised again with a better message: if a value came from the TOML file, the message names its TOML key
-    instead of the environment variable."""
+    """Context manager for code that reads settings. If a value from the TOML file causes a
+    ConfigurationError, its message names the TOML key instead of the environment variable."""
     try:
         yield
     except ConfigurationError as error:
@@ -170,8 +168,8 @@ _log = logging.getLogger("tidemill_apps")
 
 
 class EnvironmentSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Base class of validated settings. Fields marked `Annotated[str, Secret]` are never printed. If a
-    field's type is another settings class, its variables have the field's name as an additional prefix."""
+    """Base class of validated settings. Fields marked `Annotated[str, Secret]` are never printed. A field may
+    be another settings class; the field's name is then part of the prefix of its variables."""
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={text}" for name, text in redact_values(self).items())
@@ -193,9 +191,8 @@ def read_settings(
     environ: Mapping[str, str] | None = None,
     toml: ApplicationToml = EMPTY_TABLE,
 ) -> SettingsT:
-    """Returns settings of the class `kind`. Each field is read from its environment variable, which is
-    `prefix` and the field's name, or else from the TOML table. An empty variable counts as not set, because
-    shells and compose files often leave empty variables."""
+    """Returns settings of the class `kind`. Each field is read from the environment variable `prefix` + field
+    name, or else from the TOML table. An empty variable counts as not set."""
     environment = os.environ if environ is None else environ
     _check_toml(kind, prefix, toml)
     with name_toml_keys(prefix, environment, toml):
@@ -235,8 +232,8 @@ def _read_fields(
 def warn_unknown_variables(
     kind: type[EnvironmentSettings], prefix: str, environ: Mapping[str, str] | None = None
 ) -> None:
-    """Logs a warning for each variable that begins with `prefix` but is not a setting of `kind`. It is no
-    error, because Kubernetes sets MUSIC_SERVICE_HOST for a service named `music`. Values are not logged."""
+    """Logs a warning for each variable that begins with `prefix` but is not a setting of `kind`. Values are
+    not logged."""
     environment = os.environ if environ is None else environ
     known = {variable.removeprefix(prefix): variable for variable in _variables(kind, prefix)}
     for name in sorted(environment):
@@ -263,9 +260,8 @@ def create_app(default_url: str) -> Tidemill:
 
 
 def _convert_value(annotation: Any, field: FieldInfo, variable: str, given: Any) -> Any:
-    """Returns the value `given`, converted to the type `annotation`. A text is parsed, so that "5" becomes a
-    number. A value of another type comes from the TOML file and must have the right type already. Raises
-    ConfigurationError if the value does not fit."""
+    """Returns the value `given`, converted to the type `annotation`. Only texts are converted; a value from
+    the TOML file must have the right type. Raises ConfigurationError if the value does not fit."""
     text = isinstance(given, str)
     try:
         if text and is_list_type(annotation):

@@ -44,9 +44,10 @@ class SpeechSettings(EnvironmentSettings, frozen=True, kw_only=True):
 
     - `provider`: `auto` is `openai` if there is a key or an address, otherwise `espeak`.
     - `url`: for `openai` the base address, which mostly ends with /v1; for `http` the whole address.
-    - `limit`: the most `unit` of one call; 0 for the adapter's own limit.
+    - `limit`: the maximum `unit` of one call; 0 for the adapter's own limit.
     - `usd_per_million`: the price of a million `unit`.
-    - `simulator`: True if `url` is the address of a simulator; calls then carry their job id."""
+    - `simulator`: True if `url` is the address of a simulator.
+    """
 
     provider: Literal["auto", "openai", "http", "espeak"] = "auto"
     key: Annotated[str, Secret] = ""
@@ -106,10 +107,11 @@ class SpeechReply(msgspec.Struct, frozen=True):
 class SpeechAdapter(Protocol):
     """Speaks one part of a text at a time.
 
-    - `limit`, `unit`: the longest text of one call.
+    - `limit`: the maximum length of one call's text, in `unit`.
     - `usd_per_million`: the price of a million `unit`.
-    - `seconds_per_character`: for Chinese and for other characters, measured; used to predict the length.
-    - `is_offline`: True if a program on this machine speaks."""
+    - `seconds_per_character`: two measured values, for Chinese and for other characters.
+    - `is_offline`: True if a program on this machine speaks.
+    """
 
     limit: int
     unit: LimitUnit

@@ -61,8 +61,8 @@ def breaker_block(pool: PoolStatus, now: float) -> ProviderCallBlock | None:
 
 
 async def find_call_block(app: Tidemill, pool: str) -> ProviderCallBlock | None:
-    """Returns why the pool named `pool` makes no calls now, or None if it is open or not declared yet. If
-    both an operator and the breaker have closed the pool, returns the operator's reason."""
+    """Returns why the pool named `pool` makes no calls now, or None if it is open or not declared yet. An
+    operator's reason comes before the breaker's reason."""
     now = app.clock.wall()
     for found in await app.inspect.pools(cached=True):
         if found.name == pool:

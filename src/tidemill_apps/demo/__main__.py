@@ -28,8 +28,8 @@ EXIT_INTERRUPTED = 130
 
 
 def main(report: ReportCallback | None = None) -> int:
-    """Runs the demo and returns the exit code: 0 if every check passed, 130 after Ctrl-C, otherwise 1. If
-    `report` is given, it is called with the results, and all other output goes to stderr."""
+    """Runs the demo and returns the exit code: 0 if every check passed, 130 after Ctrl-C, otherwise 1.
+    `report` is called with the results, and all other output then goes to stderr."""
     # The bars own the screen and show what the worker would log.
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL),
@@ -71,8 +71,8 @@ async def _run(screen: DemoScreen, report: ReportCallback | None) -> int:
 def print_summary(
     screen: DemoScreen, checks: Mapping[str, Iterable[Check]], report: ReportCallback | None
 ) -> int:
-    """Prints the checks of each application and the commands to try next. If `report` is given, it prints
-    nothing and calls `report` with these results. Returns the exit code: 0 if every check passed, else 1."""
+    """Prints the checks of each application and the commands to try next. If `report` is given, calls it with
+    these results instead. Returns the exit code: 0 if every check passed, else 1."""
     results = [(name, held, sentence) for name, found in checks.items() for held, sentence in found]
     kept = all(held for _, held, _ in results)
     if report is not None:
@@ -104,8 +104,8 @@ def try_command() -> str:
 
 
 def _tidemill_command(within: Path = Path()) -> str:
-    """Returns the shell command that starts the `tidemill` of this installation: its name, its relative path
-    or its absolute path. A relative path is relative to the demo's folder, or to its subfolder `within`."""
+    """Returns the shell command that starts the `tidemill` of this installation. A relative path in it is
+    relative to the demo's folder, or to its subfolder `within`."""
     here = Path(sys.executable).with_name("tidemill")
     if shutil.which("tidemill") == str(here):
         return "tidemill"

@@ -43,7 +43,8 @@ class ArticlesDemoResult:
     - `again`: True if the edited article is found by its new text.
     - `questions`, `found`: the number of questions, and of questions that found their article.
     - `hidden`: True if search no longer finds the hidden article.
-    - `hiding`: provider calls that hiding the article caused; 0 is expected."""
+    - `hiding`: provider calls that hiding the article caused; 0 is expected.
+    """
 
     request_log: RequestLog
     calls: int
@@ -129,9 +130,8 @@ class ArticlesDemo:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _hide(self, articles: Articles, sample: SampleArticle) -> tuple[bool, int]:
-        """Hides the article of `sample` and searches for it. Returns a pair: True if the search no longer
-        finds the article, and the number of provider calls made since the start of this method. The question
-        was asked before and its vector is cached, so the search costs no call."""
+        """Hides the article of `sample` and searches for it. Returns True if the search no longer finds the
+        article, and the number of provider calls that this caused."""
         before = len(self._request_log.bills)
         [post] = [post for post in await articles.posts.load_recent(100) if post.title == sample.title]
         await articles.change(post.id, hide="1")

@@ -29,9 +29,8 @@ REMOVED_VARIABLE_PREFIXES = ("TIDEMILL_", "MUSIC_", "ARTICLES_", "REDIS_URL", "D
 
 
 def enter_demo_folder(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Creates the empty folder `tidemill-demo` and makes it the current directory. Deletes the folder of an
-    earlier demo; raises FileExistsError if the folder is not from a demo. Removes variables of Tidemill and
-    its applications from `environ`."""
+    """Creates the empty folder `tidemill-demo` and makes it the current directory. Raises FileExistsError if
+    the folder exists and is not from a demo. Removes Tidemill's variables from `environ`."""
     if DEMO_FOLDER.exists() and not (DEMO_FOLDER / FOLDER_MARKER).exists():
         raise FileExistsError(f"{DEMO_FOLDER} is there, and is not what an earlier demo left: move it away")
     shutil.rmtree(DEMO_FOLDER, ignore_errors=True)
@@ -47,10 +46,7 @@ ZONE = "America/Los_Angeles"
 
 class MidnightClock:
     """A clock that starts `seconds` before the last midnight in Los Angeles and then runs at normal speed. It
-    is behind the real time, so that no record of the demo lies in the future.
-
-    It has its own boot id, which identifies one start of a machine. With the machine's boot id, Tidemill
-    would conclude that the wall clock was set, and would make no calls around midnight."""
+    has its own boot id: otherwise Tidemill would assume that the wall clock was set, and pause calls."""
 
     def __init__(self, seconds: float) -> None:
         self._real = Tidemill("memory://").clock
@@ -83,8 +79,8 @@ CLOCK_LEAD_SECONDS = 0.3
 
 
 def create_free_tier(clock: MidnightClock, replies: ReplyFunction) -> SimulatedProvider:
-    """Returns a simulated provider with limits per minute and per day. Its minutes and its calendar run 30
-    times faster than real time. Its day ends 0.3 s before midnight on the demo's clock."""
+    """Returns a simulated provider with limits per minute and per day. Its time runs 30 times faster than
+    real time. Its day ends 0.3 s before midnight on the demo's clock."""
     until = clock.midnight - clock.wall() - CLOCK_LEAD_SECONDS
     return SimulatedProvider(
         GeminiDialect(),

@@ -48,14 +48,14 @@ POLL_SECONDS = 0.1
 class MusicDemoResult:
     """The measurements of the music part of the demo.
 
-    - `request_log`: the simulator's request log.
     - `minimum`: the number of provider calls needed.
     - `songs`, `completed`: the number of all songs, and of completed songs.
     - `preview`: the prediction of the dry run.
     - `first`, `seconds`: provider calls and duration of the first run.
     - `closed`: seconds for which the pool was closed.
     - `like`: how many songs were found that are similar to a given song.
-    - `found_by_text`: how many songs were found by a text."""
+    - `found_by_text`: how many songs were found by a text.
+    """
 
     request_log: RequestLog
     minimum: int
@@ -145,8 +145,8 @@ class MusicDemo:
         return asyncio.get_running_loop().time() - began
 
     async def _wait_for_midnight(self, music: Music) -> float:
-        """Starts the second run and waits until it has finished. During the run the day's quota is used up,
-        the pool closes, and after midnight the run continues. Returns for how many seconds it was closed."""
+        """Starts the second run and waits until it has finished. The day's quota is used up during the run,
+        and the pool closes until midnight. Returns for how many seconds the pool was closed."""
         await music.pipeline.start(PipelineStartRequest(skip_sync=True))
         self._screen.log("the other half is started; the account has not many calls left today")
         await _wait_for_stage(music, PipelineStage.BREAKER, PipelineStage.IDLE)

@@ -61,8 +61,7 @@ class BatchEnqueuer:
 
     async def enqueue(self, ctx: Context, work: Work, limit: int | None) -> int:
         """Enqueues jobs for all waiting songs, or for at most `limit` songs, and returns the number of jobs.
-        `work` selects the queues, and each queue takes songs of one status. `ctx` is the context of the
-        enqueue job. Its checkpoints store the planned jobs, so a retry enqueues the same jobs again."""
+        `work` selects the queues. A retry of the job of `ctx` enqueues the same jobs again."""
         jobs, left, total = 0, limit, max(1, sum((await self.count_songs(work, limit)).values()))
         for queue in QUEUES_BY_WORK[work]:
             number = 0
@@ -79,9 +78,8 @@ class BatchEnqueuer:
         return jobs
 
     async def enqueue_left_out(self, ctx: Context, work: Work) -> int:
-        """Enqueues jobs for songs that a model has left out exactly once in the current run of the pipeline:
-        its answer had no usable result for the song. Returns the number of jobs. A song that is left out a
-        second time waits for the next start."""
+        """Enqueues jobs for songs that a model has left out exactly once in the current run, and returns the
+        number of jobs. A song is left out if the answer has no usable result for it."""
         jobs = 0
         for queue in QUEUES_BY_WORK[work]:
             planned = await ctx.step(f"{queue} left out", self._choose_left_out, queue, paid=False)
@@ -154,8 +152,7 @@ RECONCILE_INTERVAL_SECONDS = 30.0
 
 class SongReconciler:
     def __init__(self, app: Tidemill, library: Library, *, enqueue_task: str, retry_task: str) -> None:
-        """`enqueue_task` and `retry_task` are the names of the tasks whose jobs enqueue work on songs. Such a
-        job stores a job id with each song, and enqueues the job with this id afterwards."""
+        """`enqueue_task` and `retry_task` are the names of the tasks whose jobs enqueue work on songs."""
         self._app, self._library, self._enqueue_task, self._retry_task = (
             app,
             library,
@@ -165,11 +162,7 @@ class SongReconciler:
 
     async def reconcile(self) -> int:
         """Corrects songs whose job has ended or is missing, and returns their number. Songs of a failed job
-        are marked as failed. Songs of other ended jobs, and of missing jobs, wait again.
-
-        The id of a job is stored with its songs before the job is enqueued. While a job that enqueues songs
-        is active, a missing job may still be enqueued, so its songs do not change. The jobs are read after
-        the songs, so a job that was enqueued in between is found."""
+        are marked as failed. The others wait again, unless their missing job may still be enqueued."""
         held = await self._library.load_songs_by_job()
         sending = await self._is_sending()
         jobs = await load_jobs(self._app, [job for job in held if job is not None])
@@ -193,8 +186,7 @@ class SongReconciler:
 
     async def retry_failed(self) -> tuple[int, int]:
         """Sets failed songs back to waiting, after an operator has retried their jobs. Returns two numbers:
-        songs whose job will run again, and songs whose job has ended or is missing. Songs of the second kind
-        wait for the next start. Songs of a job that is still failed stay failed."""
+        songs whose job will run again, and songs whose job has ended or is missing."""
         jobs = await load_jobs(self._app, await self._library.load_failed_jobs())
         coming = await self._library.return_songs_to_jobs(
             [id_ for id_, job in jobs.items() if job.state in LIVE_STATES]

@@ -1,8 +1,8 @@
 """The song table. It stores each song's status, its current job and its results.
 
-`job_id` names the job that holds a song, from the moment the job is planned. A completed or failed song keeps
-the id. Every write of a job checks `job_id`. So a song is in one job at a time, and a worker that lost its
-job overwrites nothing. A job that waits for a retry or for units keeps its songs."""
+`job_id` names the job that holds a song, from the moment the job is planned. Every write of a job checks
+`job_id`. So a song is in one job at a time, and a worker that lost its job overwrites nothing.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ VECTOR_SAMPLE_SIZE = 100
 
 
 class Library:
-    """Reads and writes songs in the database. `wall` returns the wall time in seconds. `flags` is a key-value
-    store for single values, such as the start time of a run; it uses the table of the live settings."""
+    """Reads and writes songs in the database. `wall` returns the wall time in seconds. `flags` stores single
+    values, such as the start time of a run."""
 
     def __init__(self, database: Database, wall: Callable[[], float]) -> None:
         self.database, self._wall = database, wall
@@ -67,9 +67,7 @@ class Library:
         self._types: ColumnTypes = {}
 
     async def prepare(self) -> None:
-        """Creates missing tables and columns, and repairs rows that another program wrote. A song without a
-        status becomes pending. A completed song without a vector waits again, because no search would find
-        it."""
+        """Creates missing tables and columns, and repairs rows that another program wrote."""
         await self.database.prepare(metadata)
         await self._check_table()
         without_status = update(songs).where(songs.c.status.is_(None))
@@ -132,10 +130,8 @@ class Library:
         self, limit: int | None = None, *, left_out_since: int | None = None
     ) -> list[Song]:
         """Returns up to `limit` pending songs without a job. Songs whose last change is oldest come first.
-
-        If `left_out_since` (a time in milliseconds) is given, returns only songs that were left out exactly
-        once and have changed at or after this time. A song is left out if an answer of the model has no
-        usable result for it."""
+        `left_out_since` (milliseconds) selects songs that a model left out exactly once and that changed
+        since then."""
         return await self._load_free(SongStatus.PENDING, limit, left_out_since)
 
     async def load_described(
@@ -146,9 +142,8 @@ class Library:
         return await self._load_free(SongStatus.DESCRIBED, limit, left_out_since)
 
     async def count_left_out(self, since: int | None = None) -> int:
-        """Returns the number of waiting songs without a job that a model has left out: at least one answer
-        had no usable result for the song. If `since` (a time in milliseconds) is given, counts only songs
-        that were left out exactly once and have changed at or after `since`."""
+        """Returns the number of waiting songs without a job that a model has left out. `since` (milliseconds)
+        selects songs that a model left out exactly once and that changed since then."""
         query = select(func.count()).where(
             songs.c.status.in_(WAITING_STATUSES), songs.c.job_id.is_(None), IS_LISTED
         )
@@ -227,7 +222,7 @@ class Library:
 
     async def load_songs_by_job(self) -> dict[str | None, list[str]]:
         """Returns a mapping from job id to the ids of the songs that the job holds. The key None has the
-        songs that are PROCESSING without a job id; another program, which stores no job ids, left them so."""
+        songs that are PROCESSING without a job id."""
         query = select(songs.c.job_id, songs.c.navidrome_id).where(is_held_by_job())
         by_job: dict[str | None, list[str]] = {}
         async with self.database.reading() as connection:
@@ -238,10 +233,8 @@ class Library:
     # Jobs and their songs
 
     async def mark_queued(self, jobs: Mapping[str, Iterable[str]]) -> None:
-        """Assigns songs to jobs that are about to be enqueued. `jobs` maps job ids to song ids.
-
-        Call it before enqueueing the jobs. In the opposite order a song could get into two jobs and be paid
-        for twice. If a job is never enqueued, `SongReconciler` releases its songs later."""
+        """Assigns songs to jobs that are about to be enqueued. `jobs` maps job ids to song ids. Call it
+        before enqueueing the jobs; otherwise a song could get into two jobs and be paid for twice."""
         async with self.database.transaction() as connection:
             for job_id, ids in jobs.items():
                 free = and_(songs.c.status.in_(WAITING_STATUSES), songs.c.job_id.is_(None), IS_LISTED)
@@ -254,11 +247,8 @@ class Library:
         self, batch: Sequence[Song], job_id: str, *, of: Sequence[SongStatus] = WAITING_STATUSES
     ) -> list[Song]:
         """Marks the songs of `batch` as processing for the job `job_id`, and returns the songs that the job
-        now holds.
-
-        The job gets the songs that it already holds, and songs without a job whose status is in `of`. It does
-        not get songs of other jobs, completed songs, songs that the music server no longer lists, and songs
-        whose title or artist has changed."""
+        now holds. `of`: the statuses of songs that the job may take. Songs of other jobs, changed songs and
+        songs that are no longer listed are left out."""
         of_this_job = and_(
             songs.c.job_id == job_id, songs.c.status.in_((*of, SongStatus.PROCESSING, SongStatus.FAILED))
         )
@@ -284,9 +274,8 @@ class Library:
         await self._execute(update(songs).where(of_job).values({"status": status_before_processing(), **why}))
 
     async def release(self, *job_ids: str | None) -> int:
-        """Removes the ids of ended or missing jobs from their songs, and restores the status that the songs
-        had before the job. Returns the number of songs. An id of None selects songs that are PROCESSING
-        without a job id."""
+        """Removes the ids of ended or missing jobs from their songs, and restores the songs' earlier status.
+        Returns the number of songs. The id None selects songs that are PROCESSING without a job id."""
         released = (
             update(songs).where(is_held_by_job()).values({"status": status_before_job(), "job_id": null()})
         )
@@ -348,7 +337,7 @@ class Library:
 
     async def save(self, job_id: str, outcomes: Iterable[SongOutcome]) -> None:
         """Writes the outcomes of a job in one transaction. Skips completed songs and songs that the job no
-        longer holds. Does not skip failed songs: after an operator's retry the job may succeed."""
+        longer holds."""
         of_this_job = and_(songs.c.job_id == job_id, songs.c.status != SongStatus.COMPLETED.value)
         async with self.database.transaction() as connection:
             for outcome in outcomes:

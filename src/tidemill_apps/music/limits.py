@@ -23,11 +23,8 @@ _MAX_TEXT_CHARS = 200  # characters of the answer to show
 
 def classify_hintless_429(error: object, seconds: float) -> Refusal | None:
     """Returns a refusal for a 429 response that says neither how long to wait nor which limit was hit.
-    Returns None for any other error, which Tidemill then classifies itself.
-
-    The refusal closes the pool for `seconds`. If the response mentions a quota, and a 429 without details
-    comes again after that time, Tidemill assumes that the day's quota is used up. It does not assume this for
-    other responses, because proxies answer 429 for many reasons."""
+    Returns None for any other error, which Tidemill then classifies itself. The refusal closes the pool for
+    `seconds`."""
     response = getattr(error, "response", error)
     if getattr(response, "status_code", None) != HTTP_TOO_MANY_REQUESTS:
         return None
@@ -47,8 +44,8 @@ def classify_hintless_429(error: object, seconds: float) -> Refusal | None:
 
 
 def _has_error_code(said: str) -> bool:
-    """True if the JSON error in the response body `said` has a `code` or `type` that is a text, as in the
-    OpenAI API. In Gemini's errors the code is a number, so the result is False."""
+    """True if the JSON error in the response body `said` has a text as `code` or `type`, as in the OpenAI
+    API."""
     try:
         error = msgspec.json.decode(said, type=dict[str, object]).get("error")
     except msgspec.DecodeError:

@@ -46,9 +46,12 @@ class SongAnalysis(Struct, frozen=True):
 
 
 class ModelAnswer(Struct, frozen=True):
-    """The parsed answer of the chat model. `analyses` maps song ids to valid analyses. `problems` maps the
-    ids of the other requested songs to the reason why they have no analysis. `unknown_ids` are ids in the
-    answer that were not requested."""
+    """The parsed answer of the chat model.
+
+    - `analyses`: valid analyses by song id.
+    - `problems`: by song id, why a requested song has no analysis.
+    - `unknown_ids`: ids in the answer that were not requested.
+    """
 
     analyses: dict[str, SongAnalysis]
     problems: dict[str, str] = field(default_factory=dict)
@@ -102,8 +105,8 @@ def _parse_entries(text: str) -> list[msgspec.Raw]:
 
 
 def _find_entries(text: str) -> list[msgspec.Raw]:
-    """Finds complete JSON objects that have an `id`, in a text that is not valid JSON as a whole. Skips
-    objects inside a found object. Gives up after 100 positions without a valid object, to save time."""
+    """Finds complete JSON objects that have an `id`, in a text that is not valid JSON as a whole. Gives up
+    after 100 positions without a valid object."""
     found: list[msgspec.Raw] = []
     failed, at = 0, text.find("{")
     while at >= 0 and failed < MAX_FAILED_PARSES:

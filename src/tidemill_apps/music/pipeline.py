@@ -40,7 +40,8 @@ class PipelineStartRequest(Struct, frozen=True, kw_only=True):
     - `skip_sync`: True to start without reading the music server.
     - `hide_missing`: True to hide all songs that the music server no longer lists, however many.
     - `limit`: maximum number of songs; None for all.
-    - `work`: `full` for description and vector, `metadata` or `embedding` for one of the two."""
+    - `work`: `full` for description and vector, `metadata` or `embedding` for one of the two.
+    """
 
     skip_sync: bool = False
     hide_missing: bool = False
@@ -67,9 +68,11 @@ class PipelineStopResult(Struct, frozen=True, kw_only=True):
 
 
 class PipelineRetryResult(Struct, frozen=True, kw_only=True):
-    """The result of a retry. `jobs` is the number of retried jobs, and `songs` the number of their songs.
-    `waiting` is the number of failed songs whose job has ended in another way or is missing; they wait for
-    the next start."""
+    """The result of a retry.
+
+    - `jobs`, `songs`: the number of retried jobs, and of their songs.
+    - `waiting`: the number of failed songs without a failed job; they wait for the next start.
+    """
 
     jobs: int
     songs: int
@@ -146,11 +149,8 @@ class Pipeline:
         return (await self.load_state()).stage
 
     async def resume(self) -> PipelineStage:
-        """Ends a pause, and opens the pool of provider calls if its closure still stops the work. Returns the
-        new `PipelineStage`.
-
-        There is one exception. If the work was paused, and a refusal or the day's quota also stops it until a
-        known time, only the pause ends. A second call then opens the pool."""
+        """Ends a pause, opens the pool of provider calls, and returns the new `PipelineStage`. If a pause and
+        a closure with a known end both stop the work, it ends only the pause."""
         paused = (await self.load_state()).paused_queues
         await self._unpause()
         state = await self.load_state()
@@ -161,8 +161,8 @@ class Pipeline:
         return (await self.load_state()).stage
 
     async def stop(self, by: str) -> PipelineStopResult:
-        """Cancels waiting jobs, and a running sync or enqueue job. Songs of cancelled jobs wait for the next
-        start. Other running jobs finish: their call is paid for. Also ends a pause. `by` is the user."""
+        """Cancels waiting jobs, and a running sync or enqueue job. Jobs that run on songs finish, because
+        their call is paid for. Also ends a pause. `by` is the user."""
         await end_run(self._library)
         cancelled = 0
         for queue in await self._queues_with_jobs((PIPELINE_QUEUE, *WORK_QUEUES)):
@@ -189,14 +189,12 @@ class Pipeline:
 
     async def retry_left_out(self, queue: str) -> None:
         """Enqueues a job that tries again the songs that were missing in an answer of the model. The job
-        waits until all other work is done. `queue` is the queue of the songs. Further calls have no effect
-        while that job waits."""
+        waits until all other work is done. `queue` is the queue of the songs."""
         await self._retry_task.enqueue(work=WORK_BY_QUEUE[queue])
 
     async def load_state(self) -> PipelineState:
-        """Returns the state of the pipeline. The start job (sync or enqueue) is read before the queues. In
-        the opposite order, a start job could enqueue jobs and end between the two reads, and the pipeline
-        would look idle."""
+        """Returns the state of the pipeline. It reads the start job before the queues; otherwise the pipeline
+        could look idle while a start job ends."""
         own = await self._own_jobs()
         job = _find_start_job(own)
         return derive_pipeline_state(
@@ -247,13 +245,10 @@ class Pipeline:
 
     async def _run_sync(self, ctx: Context, work: Work, limit: int | None, hide_missing: bool = False) -> int:
         """The handler of the sync job. It syncs the library, enqueues the enqueue job, and returns the number
-        of listed songs.
-
-        The enqueue job's id is derived from the id of the sync job, so a retry of the sync creates no second
-        enqueue job. All start jobs have the same unique key. The sync job still holds it, so the enqueue job
-        is created without a unique key."""
+        of listed songs. A retry creates no second enqueue job."""
         synced = await self._sync_library(ctx, hide_missing)
         await self._delete_failed_syncs()
+        # The sync job still holds the unique key of all start jobs.
         successor = self._enqueue.using(id=f"{ctx.job_id}-enqueue", unique=None)
         await successor.enqueue(work=work, limit=limit)
         return synced.seen

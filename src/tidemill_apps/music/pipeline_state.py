@@ -15,7 +15,7 @@ from tidemill_apps.music.limits import CALLS_POOL, PIPELINE_QUEUE, WORK_QUEUES
 
 class PipelineStage(StrEnum):
     """The current activity of the pipeline. PAUSED is a pause by an operator. BREAKER means that the provider
-    refuses calls or the day's quota is used up. PAUSED and BREAKER end independently of each other."""
+    refuses calls or the day's quota is used up."""
 
     IDLE = "idle"
     SYNCING = "syncing"
@@ -32,9 +32,9 @@ class PipelineState(Struct, frozen=True, kw_only=True):
     - `counts`: the number of jobs in the work queues by job state.
     - `paused`: why an operator has paused the work; None without a pause.
     - `breaker`: why the breaker stops the work; None if it does not.
-    - `retries_left_out`: True if a waiting job will retry the songs that were missing in an answer of the
-      model.
-    - `paused_queues`: the paused work queues, including queues without jobs."""
+    - `retries_left_out`: True if a waiting job will retry songs that the model left out.
+    - `paused_queues`: the paused work queues, including queues without jobs.
+    """
 
     stage: PipelineStage
     start_stage: PipelineStage
@@ -113,8 +113,8 @@ def _pause_block(work: Iterable[QueueView]) -> ProviderCallBlock | None:
 
 
 def _day_quota_block(calls: PoolStatus, now: float) -> ProviderCallBlock | None:
-    """Returns a block if all calls of the day are used, even if the provider has not refused a call. Returns
-    None otherwise. Also returns None while a call is still reserved."""
+    """Returns a block if all calls of the day are used, even if the provider has not refused a call;
+    otherwise None. While a call is still reserved, it returns None."""
     if calls.reservations:
         return None
     for limit in calls.limits:
@@ -129,8 +129,8 @@ RUN_START_KEY = "run_started_at"
 
 
 async def begin_run(library: Library, *, under_way: bool) -> None:
-    """Stores the current time as the start of a run. `under_way=True`: jobs of an earlier start are still
-    active. The new work then belongs to the same run, and the stored time does not change."""
+    """Stores the current time as the start of a run. With `under_way=True` it stores nothing, because the new
+    work belongs to the run of an earlier start."""
     if not (under_way and await load_run_start(library)):
         await library.flags.put(RUN_START_KEY, str(library.now_milliseconds()))
 

@@ -23,16 +23,16 @@ DEFAULT_PRIORITY = 5
 class StartPreview(Struct, frozen=True, kw_only=True, rename="camel"):
     """A prediction of what `Pipeline.start` would do now.
 
-    - `songs`, `jobs`, `calls`: numbers of songs, jobs and provider calls.
     - `new`: songs that the sync would make pending.
     - `ahead`: the number of ready jobs that use the same lane or pools and are at least as urgent.
-    - `starts_at`: the start of the first job; None if there are no jobs or they can never start.
-    - `ends_at`: the end of the last job; None if there are no jobs or they can never end.
+    - `starts_at`: the start of the first job; None if no job can start.
+    - `ends_at`: the end of the last job; None if the jobs never end, or there are none.
     - `seconds`: seconds from now until `ends_at`, or None.
-    - `cost`: the cost in `currency`. If no price is set, `priced` is False and `cost` is 0.
+    - `cost`: the cost in `currency`; 0 if no price is set, and `priced` is then False.
     - `simulated`: the simulated providers, which cost nothing.
     - `bottleneck`: the limit that slows the work down most, or None.
-    - `waits`: reasons to wait, such as pauses, closed pools or missing workers."""
+    - `waits`: reasons to wait, such as pauses, closed pools or missing workers.
+    """
 
     songs: int
     new: int
@@ -88,8 +88,8 @@ class PreviewPlanner:
         )
 
     def _cost(self, songs: Mapping[str, int], batches: Mapping[str, int]) -> float:
-        """Returns the predicted cost: the price of each real call, and of the tokens of the songs. Simulated
-        calls cost nothing. `songs` and `batches` are the numbers of songs and jobs per queue."""
+        """Returns the predicted cost: the price of each real call, and of the tokens of the songs. `songs`
+        and `batches` are the numbers of songs and jobs per queue."""
         price, simulated = self._settings.price, find_simulated_providers(self._settings)
         cost = 0.0
         for queue, jobs in batches.items():
@@ -99,8 +99,8 @@ class PreviewPlanner:
         return round(cost, 6)
 
     async def _plan(self, requests: list[JobRequest[Any]], calls: int) -> Plan:
-        """Returns the plan of the jobs. A normal plan assumes one call per job, but a job may make two calls.
-        So the method also makes a plan with one job per call, and uses the later end of both plans."""
+        """Returns the plan of the jobs. It also plans one job per call, because a job may make two calls, and
+        uses the later end of both plans."""
         jobs = await self._planned(requests)
         call = self._one_call.using(priority=DEFAULT_PRIORITY).job("")
         bare = await self._planned([call] * (calls + await self._full_jobs_waiting()))

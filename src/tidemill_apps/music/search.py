@@ -42,9 +42,8 @@ class SimilarSong(msgspec.Struct, frozen=True):
 
 
 class _VectorMatrix(msgspec.Struct, frozen=True):
-    """The vectors of all songs whose vector has a certain length (number of elements). Each vector is scaled
-    to norm 1. `rows` has one vector per song, in the order of `ids`. There is one matrix per length, because
-    vectors of different lengths come from different models and cannot be compared."""
+    """The vectors of all songs whose vector has the same length, scaled to norm 1. `rows` has one vector per
+    song, in the order of `ids`. Vectors of different lengths cannot be compared."""
 
     ids: list[str]
     rows: NDArray[np.float32]

@@ -33,14 +33,13 @@ _RESUME_AT_FORMAT = "a time of day and a zone, such as 16:30 Asia/Shanghai"
 class CallSettings(EnvironmentSettings, frozen=True, kw_only=True):
     """The provider's limits, from variables such as MUSIC_CALLS_PER_MINUTE. Durations are seconds.
 
-    - `per_minute`: calls per minute.
-    - `per_day`: calls per day; 0 for no daily limit.
+    - `per_minute`, `per_day`: maximum calls; 0 per day for no daily limit.
     - `shape`: the kind of window for the limit per minute.
     - `zone`: the time zone in which the provider's day ends.
     - `breaker_seconds`: how long a refusal without details closes the pool.
     - `jitter`: how late after its claim a call may reach the provider.
-    - `midnight_seconds`: the pause of calls before midnight, and again after it, because the provider's clock
-      may differ."""
+    - `midnight_seconds`: how long no calls are made before midnight, and again after it.
+    """
 
     per_minute: PositiveInt = 5
     per_day: NonNegativeInt = 250
@@ -90,8 +89,9 @@ class MusicSettings(EnvironmentSettings, frozen=True, kw_only=True):
     - `embedding_starts`: how many jobs that only embed songs may start per minute.
     - `minute_seconds`: the length of the minute in all limits per minute; the demo shortens it.
     - `call_seconds`: assumed duration of a call, for previews while no duration is known.
-    - `resume_at`: the time of day and zone at which the daily quota returns, such as
-      `16:30 Asia/Shanghai`; empty for the provider's midnight."""
+    - `resume_at`: when the daily quota returns, such as `16:30 Asia/Shanghai`; empty for the provider's
+      midnight.
+    """
 
     database_url: str = "sqlite:///music.db"
     chat: ProviderAccount = ProviderAccount()

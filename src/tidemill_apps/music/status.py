@@ -31,8 +31,8 @@ class RetryErrorCount(Struct, frozen=True):
 
 
 async def count_retries(app: Tidemill, library: Library) -> list[RetryErrorCount]:
-    """Returns the 3 most common errors of jobs that are being retried, each with its number of jobs. To save
-    time, it reads at most 200 jobs, and only jobs that hold songs with a stored error."""
+    """Returns the 3 most common errors of jobs that are being retried, each with its number of jobs. It reads
+    at most 200 jobs."""
     ids = (await library.load_jobs_with_errors())[:MAX_JOBS_PER_QUERY]
     jobs = await load_jobs(app, ids, LIVE_STATES)
     errors = Counter(job.error.message for job in jobs.values() if job.attempts and job.error is not None)
@@ -43,15 +43,16 @@ RETRY_COMMAND = "tidemill jobs retry --state failed --app music"
 
 
 class PipelineAdvice(Struct, frozen=True, kw_only=True):
-    """The numbers from which the advice for operators is made. A left-out song is a song that was missing in
-    an answer of the model.
+    """The numbers from which the advice for operators is made. A left-out song was missing in an answer of
+    the model.
 
     - `retried`: left-out songs that will be retried automatically.
     - `waiting`: left-out songs that wait for the next start.
     - `failed`, `failures`: the number of failed songs, and their most common errors.
     - `retrying`: the most common errors of jobs that are being retried.
     - `pending`, `described`: songs that wait for a description or a vector; 0 unless the pipeline is idle.
-    - `nothing_found`: True if the pipeline is idle and the last start found no songs."""
+    - `nothing_found`: True if the pipeline is idle and the last start found no songs.
+    """
 
     retried: int
     waiting: int
@@ -126,9 +127,11 @@ class LeftOutCounts(Struct, frozen=True, kw_only=True):
 
 
 class IdleCounts(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The songs that a start would process, while the pipeline is idle. `pending` and `described` are the
-    numbers of songs that wait for a description or a vector. `nothing_found` is True if the last start found
-    no songs."""
+    """The songs that a start would process, while the pipeline is idle.
+
+    - `pending`, `described`: songs that wait for a description, and for a vector.
+    - `nothing_found`: True if the last start found no songs.
+    """
 
     pending: int
     described: int
@@ -139,16 +142,17 @@ class PipelineStatus(Struct, frozen=True, kw_only=True, rename="camel"):
     """The status of the pipeline.
 
     - `is_paused`, `paused_queues`: an operator's pause; the queues include those without jobs.
-    - `completed_jobs`: all jobs ever completed, although completed jobs are deleted at once.
+    - `completed_jobs`: the number of all jobs ever completed.
     - `pipeline_state`: `idle`, `syncing` or `enqueuing`, as in the API that this one replaces.
     - `state`: the exact `PipelineStage`, which has more values.
     - `resume_at`, `pause_reason`: when and why the pipeline waits; None if it does not wait.
     - `songs`: the number of songs per status.
     - `unlisted_songs`: songs that the music server no longer lists; no other number includes them.
-    - `simulated`: the simulated providers. `simulator` is True if all providers are simulated.
+    - `simulated`: the simulated providers; `simulator` is True if all providers are simulated.
     - `problems`: sentences about invalid settings, a failed start, or missing songs.
-    - `retrying`, `failures`: the most common errors of retried jobs and of failed songs.
-    - `advice`: sentences that say what an operator can do."""
+    - `retrying`, `failures`: the most common errors of retried jobs, and of failed songs.
+    - `advice`: sentences that say what an operator can do.
+    """
 
     is_paused: bool
     paused_queues: list[str]

@@ -59,11 +59,8 @@ class _SubsonicEnvelope(msgspec.Struct):
 
 
 class SubsonicClient:
-    """Calls a music server. `salt` returns a new random text for each call.
-
-    `token=False`: the client sends the password itself instead of a token. Servers before API version 1.13,
-    and servers that store only a hash, need this. Use https in this case, unless the server runs on this
-    machine."""
+    """Calls a music server. `salt` returns a new random text for each call. With `token=False` the client
+    sends the password itself, for servers that accept no token. Use https in this case."""
 
     def __init__(
         self,
@@ -106,10 +103,8 @@ class SubsonicClient:
             start += len(page)
 
     async def _is_scanning(self) -> bool:
-        """True while the server scans its files. Navidrome gives every change of a scan the time at which the
-        scan began. A sync during the scan would therefore miss changes that are found later.
-
-        False for servers that do not support this request."""
+        """True while the server scans its files; a sync during a scan would miss changes. False for servers
+        that do not support this request."""
         try:
             status = (await self._call("getScanStatus")).scan
         except SubsonicRefusal:

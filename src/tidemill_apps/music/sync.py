@@ -28,11 +28,8 @@ class HiddenCounts(NamedTuple):
 
 
 async def hide_missing(library: Library, listed: AbstractSet[str], *, confirmed: bool) -> HiddenCounts:
-    """Hides stored songs that are not in `listed`, the ids of all songs that the music server lists.
-
-    If suspiciously many songs are missing, none is hidden, and only their number is stored. This means all
-    songs, or more than 10 songs that are also more than a fifth of all. With `confirmed=True` an operator has
-    confirmed that the songs were removed, and they are hidden in any case."""
+    """Hides stored songs that are not in `listed`, the ids of all songs that the music server lists. Hides
+    none if suspiciously many are missing, unless `confirmed` is True."""
     known = await _load_listed_songs(library)
     missing = sorted(known.keys() - listed)
     if not confirmed and is_suspicious(len(missing), len(known)):
@@ -107,7 +104,8 @@ class SyncResult(NamedTuple):
     - `new`: listed songs that were not stored before.
     - `changed`: listed songs that have changed or are listed again.
     - `hidden`: songs that are no longer listed and were hidden.
-    - `missing`: songs that are no longer listed but were too many to hide."""
+    - `missing`: songs that are no longer listed but were too many to hide.
+    """
 
     seen: int = 0
     new: int = 0
@@ -132,8 +130,8 @@ async def sync_library(
     confirmed: bool = False,
 ) -> SyncResult:
     """Reads all songs of the source into the library, and hides songs that are no longer listed. Does nothing
-    if the source has not changed since the last sync. `progress` is called after each page. `confirmed=True`:
-    hides missing songs, however many."""
+    if the source has not changed. `progress` is called after each page. `confirmed=True` hides any number of
+    songs."""
     version = await _load_source_version(source)
     if version and version == await library.flags.get(LAST_MODIFIED_KEY):
         await store_missing_count(library, 0)

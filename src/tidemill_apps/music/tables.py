@@ -170,8 +170,7 @@ class SongOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 def outcome_columns(outcome: SongOutcome) -> dict[str, Any]:
     """Returns the column values to write for an outcome. A song with a vector is completed. A song with only
-    a description waits for its vector. A song with neither gets the status from before its job, or fails if
-    this was its third try."""
+    a description waits for its vector. A song with neither fails at its third try."""
     values = _description_columns(outcome.description)
     if outcome.vector is not None:
         return {

@@ -28,9 +28,11 @@ from tidemill_apps.music.tables import WAITING_STATUSES, Song, SongDescription, 
 
 
 class ModelReply(msgspec.Struct, frozen=True):
-    """The checkpoint of a call to the chat model. `text` is the model's text. `generation` is the generation
-    of the job in which the call was made. If the answer is unusable, `problem` says why, and `text` is the
-    whole response."""
+    """The checkpoint of a call to the chat model.
+
+    - `generation`: the generation of the job in which the call was made.
+    - `problem`: why the answer is unusable; `text` is then the whole response.
+    """
 
     text: str
     generation: int
@@ -38,8 +40,8 @@ class ModelReply(msgspec.Struct, frozen=True):
 
 
 class VectorReply(msgspec.Struct, frozen=True):
-    """The checkpoint of a call to the embeddings API. `vectors` has one vector per text, in the same order,
-    or None for a missing one. `problem` says why the whole answer is unusable."""
+    """The checkpoint of a call to the embeddings API. `vectors` has one vector per text, or None for a
+    missing one. `problem` says why the whole answer is unusable."""
 
     vectors: list[list[float] | None]
     problem: str | None = None
@@ -48,9 +50,8 @@ class VectorReply(msgspec.Struct, frozen=True):
 async def request_descriptions(
     ctx: Context, chat: ChatModel, calls: Pool, songs: Sequence[Song], number: int = 0
 ) -> ModelReply:
-    """Asks the chat model to describe the songs, in a step with a checkpoint. If the checkpoint exists, it
-    makes no call and gives back the units reserved for the call. `number` is part of the step's name: a new
-    number has no checkpoint yet, so it makes a new call."""
+    """Asks the chat model to describe the songs, in a step with a checkpoint. If the checkpoint exists, the
+    units reserved for the call are given back. A new `number` makes a new call."""
     asked = False
     name = f"metadata {number}" if number else "metadata"
 
@@ -77,8 +78,8 @@ async def request_descriptions(
 async def request_vectors(
     ctx: Context, embeddings: EmbeddingModel, calls: Pool, texts: Sequence[str]
 ) -> VectorReply:
-    """Asks the embeddings API for one vector per text, in a paid step. The caller must have reserved the
-    call. If a checkpoint exists, no call is made and the reserved units are given back."""
+    """Asks the embeddings API for one vector per text, in a step with a checkpoint. The caller must have
+    reserved the call. If the checkpoint exists, the reserved units are given back."""
     asked = False
 
     async def ask(batch: list[str]) -> VectorReply:
@@ -168,10 +169,7 @@ async def _take_songs(
 ) -> AsyncIterator[list[Song]]:
     """Marks the songs as processing and yields those that this job holds. If it holds none, the units
     reserved for the call are given back. If the `async with` block fails, the songs wait for the next
-    attempt.
-
-    While the database is unavailable, the job waits for it, which does not count as an attempt. Its paid
-    checkpoints stay."""
+    attempt."""
     mine = await library.mark_processing(songs, ctx.job_id, of=of)
     if not mine:
         ctx.used(calls, requests=0)
@@ -187,11 +185,8 @@ async def _request_answer(
     ctx: Context, library: Library, chat: ChatModel, calls: Pool, songs: Sequence[Song]
 ) -> ModelAnswer:
     """Returns the chat model's parsed answer for the batch. If the answer is unusable, the songs are marked
-    as failed and the job fails without a retry. There is one exception: if the unusable answer is a
-    checkpoint from before an operator's retry, the model is asked again.
-
-    The question contains all songs of the batch, even songs that this job no longer holds. A different
-    question would not match the checkpoint, and the call would be paid for twice."""
+    as failed and the job fails without a retry. `songs` must be the whole batch: a different question has no
+    checkpoint and would be paid for again."""
     number = 0
     while True:
         reply = await request_descriptions(ctx, chat, calls, songs, number)
@@ -248,9 +243,8 @@ _VectorOrProblem = tuple[list[float] | None, str | None]
 async def _request_checked_vectors(
     ctx: Context, library: Library, embeddings: EmbeddingModel, calls: Pool, texts: Mapping[str, str]
 ) -> dict[str, _VectorOrProblem]:
-    """Returns a mapping from song id to a pair of vector and problem; one of the two is None. `texts` maps
-    song ids to the texts to embed. If the answer lacks a vector, the other songs still get their own
-    vectors."""
+    """Returns a pair of vector and problem per song id; one of the two is None. `texts` maps song ids to the
+    texts to embed."""
     found = await request_vectors(ctx, embeddings, calls, list(texts.values()))
     usual = None if embeddings.dimensions else await library.find_vector_length()
     return {
@@ -260,9 +254,8 @@ async def _request_checked_vectors(
 
 
 def _check_vector_length(vector: list[float] | None, usual: int | None, problem: str) -> _VectorOrProblem:
-    """Returns (vector, None) if the vector can be used. Returns (None, `problem`) if it is missing, and
-    (None, another text) if its length is not `usual`, because no search would find such a vector.
-    `usual=None` accepts every length."""
+    """Returns (vector, None) if the vector can be used, and (None, problem) if it is missing or its length is
+    not `usual`. `usual=None` accepts every length."""
     if vector is None:
         return None, problem
     if usual is None or len(vector) == usual:

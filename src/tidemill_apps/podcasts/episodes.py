@@ -50,7 +50,7 @@ class Episodes:
 
     async def load_published(self, limit: int = MAX_LISTED) -> list[Podcast]:
         """Returns up to `limit` podcasts with a complete audio file, the newest first. A podcast that is
-        generated again keeps its former file until then."""
+        being generated again still has its former file."""
         return await self._load(podcasts.c.audio_key.is_not(None), limit)
 
     async def load_unfinished(self) -> list[Podcast]:
@@ -107,8 +107,8 @@ class Episodes:
         )
 
     async def fail(self, podcast: Podcast, error: str, regenerate_at: float | None, next_job: str) -> bool:
-        """Marks a podcast as failed. With `regenerate_at` the row names the job of its one automatic
-        regeneration. Returns False if its row has changed meanwhile."""
+        """Marks a podcast as failed. With `regenerate_at` the row gets the id of the job that generates the
+        podcast once more. Returns False if the row has changed meanwhile."""
         values: dict[str, object] = {"status": PodcastStatus.FAILED.value, "error": error.replace("\0", "")}
         if regenerate_at is not None:
             values |= {"regenerations": 1, "regenerate_at": regenerate_at, "job_id": next_job}
@@ -141,7 +141,8 @@ class Episodes:
                 await connection.execute(insert(podcast_parts), list(some))
 
     async def record_cost(self, podcast_id: int, digest: str, cost: float) -> None:
-        """Records what a part costs, before its call: a process that dies during the call has paid too."""
+        """Records the cost of a part before its call, because the call is paid for even if the process
+        dies."""
         condition = and_(podcast_parts.c.podcast_id == podcast_id, podcast_parts.c.digest == digest)
         async with self.database.transaction() as connection:
             await connection.execute(update(podcast_parts).where(condition).values(cost=cost))

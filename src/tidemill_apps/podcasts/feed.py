@@ -1,4 +1,5 @@
-"""The podcast feed: RSS 2.0 with the namespaces of Apple and of the podcast index, by a secret token."""
+"""The podcast feed: RSS 2.0 with the namespaces of Apple and of the podcast index. A secret token protects
+it."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ SUMMARY_CHARS = 300
 
 
 class FeedRoutes:
-    """The public routes of feeds. The secret token in the path is the credential: a wrong one is 404."""
+    """The public routes of feeds. The path contains a secret token; a wrong token gets a 404."""
 
     def __init__(self, podcasts: Podcasts) -> None:
         self._podcasts, self._settings = podcasts, podcasts.settings

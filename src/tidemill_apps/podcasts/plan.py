@@ -33,9 +33,10 @@ class GenerationPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a generation would need now.
 
     - `characters`: the length of the spoken text, in the unit of the speech service.
-    - `parts`: the calls of a first generation; `calls`: those whose audio is not stored yet.
-    - `cost_usd`: the price of these `calls`; exact.
-    - `seconds`: the predicted length of the episode."""
+    - `parts`: the number of calls of a first generation.
+    - `calls`: the calls whose audio is not stored yet; `cost_usd` is their price.
+    - `seconds`: the predicted length of the episode.
+    """
 
     speaker: str
     language: Language

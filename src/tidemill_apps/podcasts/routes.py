@@ -21,7 +21,7 @@ PodcastTitle = Annotated[str, Meta(max_length=300)]
 
 
 class PodcastBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """A text, or the id of an article of the feeds application. The language is detected if left out."""
+    """A text, or the id of an article. The language is detected if left out."""
 
     title: PodcastTitle = ""
     text: str = ""

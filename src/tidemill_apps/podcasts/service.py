@@ -75,7 +75,7 @@ class Podcasts:
         return True
 
     async def load_article(self, article_id: int) -> tuple[str, str] | None:
-        """Returns title and content of an article of the feeds application, None if it does not exist."""
+        """Returns title and content of an article; None if it does not exist."""
         if self._articles is None:
             raise ConfigurationError(
                 f"article: {ARTICLES_VARIABLE} is not set; set it to the database of the feeds application, "
@@ -88,8 +88,8 @@ class Podcasts:
         return None if row is None else (str(row.title or ""), str(row.content or ""))
 
     async def reconcile(self) -> None:
-        """Brings rows into line with their jobs. A row whose job was never enqueued gets it now. A row whose
-        job has failed is marked as failed, and is generated once more after an hour (Q14)."""
+        """Compares rows with their jobs. Enqueues a job that is missing, and marks a row as failed if its job
+        has failed. A failed podcast is generated once more after an hour (Q14)."""
         unfinished = {row.job_id: row for row in await self.episodes.load_unfinished() if row.job_id}
         jobs = await load_jobs(self.app, unfinished)
         for job_id, row in unfinished.items():
@@ -106,7 +106,8 @@ class Podcasts:
             await self._articles.close()
 
     async def _enqueue(self, podcast: Podcast) -> Podcast:
-        """Enqueues the job that the row names. If another job of the podcast is live, the row names that."""
+        """Enqueues the job whose id the row holds. If the podcast already has a live job, the row gets that
+        job's id."""
         named = podcast.job_id or self.app.entropy.new_id()
         handle = await self.generate.using(id=named).enqueue(podcast.id)
         if handle.id != podcast.job_id:

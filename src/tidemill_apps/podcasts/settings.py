@@ -39,7 +39,8 @@ class PodcastsSettings(EnvironmentSettings, frozen=True, kw_only=True):
     - `characters_per_minute`, `requests_per_minute`: limits of the speech service; 0 for no limit.
     - `text_limit`: maximum number of characters of a text.
     - `regenerate_seconds`: when a failed podcast is generated once more; 0 for never.
-    - `feed_rate`: requests per minute that one feed address may make, and wrong addresses of one client."""
+    - `feed_rate`: requests per minute for one feed address, and for wrong addresses of one client.
+    """
 
     database_url: str = "sqlite:///podcasts.db"
     storage: StorageSettings = StorageSettings()

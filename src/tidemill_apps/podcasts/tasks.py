@@ -64,8 +64,8 @@ class PodcastGenerator:
         self._speech, self._pool = speech, pool
 
     async def run(self, ctx: Context, podcast_id: int) -> GenerationResult:
-        """Generates the podcast. A podcast that is done or deleted needs nothing. While the database or the
-        storage is unavailable, the job waits for it, which counts no attempt."""
+        """Generates the podcast, unless it is done or deleted. While the database or the storage is
+        unavailable, the job waits and loses no attempt."""
         try:
             podcast = await self._episodes.begin(podcast_id, ctx.job_id)
             if podcast is None:
@@ -117,8 +117,8 @@ class PodcastGenerator:
         return {"characters": measure(self._speech.unit, text)} if counted else {}
 
     async def _publish(self, podcast: Podcast, script: Script, language: Language) -> FinishedEpisode:
-        """Joins the stored parts and writes audio and transcript to the storage. Their keys contain a digest
-        of the audio, so a repeated generation does not change a file that a player is reading."""
+        """Joins the stored parts and writes audio and transcript to the storage. A repeated generation does
+        not change a file that a player is reading."""
         with tempfile.TemporaryDirectory(prefix="tidemill-podcast-") as folder:
             samples, mp3 = Path(folder) / "episode.pcm", Path(folder) / "episode.mp3"
             seconds = await self._join(script.digests, samples)

@@ -53,8 +53,8 @@ def read_sections(text: str, format_: TextFormat, title: str) -> list[ScriptSect
 
 
 def pack_parts(sections: Iterable[ScriptSection], measure: LengthFunction, limit: int) -> list[ScriptPart]:
-    """Packs sentences into parts of at most `limit` units. A part never spans two sections, so that the
-    chapters begin where a part begins. A sentence that is too long is split at clauses, then anywhere."""
+    """Packs sentences into parts of at most `limit` units. A part never spans two sections. A sentence that
+    is too long is split at clauses, then anywhere."""
     parts: list[ScriptPart] = []
     for number, section in enumerate(sections):
         packed: list[str] = []

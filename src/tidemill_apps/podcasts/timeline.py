@@ -51,8 +51,8 @@ def build_chapters(sections: Sequence[ScriptSection], timed: Sequence[TimedPart]
 
 
 def format_vtt(timed: Sequence[TimedPart]) -> str:
-    """Returns the transcript as WebVTT, with one cue per sentence. The length of a part is measured; its
-    sentences share it by their number of letters."""
+    """Returns the transcript as WebVTT, with one cue per sentence. The measured length of a part is divided
+    among its sentences by their number of letters."""
     lines = ["WEBVTT", ""]
     for each in timed:
         weights = [_weigh(sentence) for sentence in each.part.sentences]

@@ -27,9 +27,11 @@ class CallGroup(msgspec.Struct, frozen=True):
 
 
 class LaneBacklog(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs that start one after the other, like the jobs of a lane. Of several backlogs, the one with the
-    smaller `priority` starts first. Backlogs of the same priority share capacity by `weight`, the weight of
-    their queues. No job starts before `opens`, in seconds from now; infinite means never."""
+    """Jobs that start one after the other, like the jobs of a lane.
+
+    - `priority`: the backlog with the smaller number starts first.
+    - `weight`: backlogs of the same priority share capacity by their weights.
+    - `opens`: the seconds until the first job may start; infinite means never."""
 
     work: tuple[CallGroup, ...]
     priority: int
@@ -47,7 +49,7 @@ MIN_SAMPLES_PER_LANE = 5
 
 def sample_size(lanes: int) -> int:
     """Returns how many jobs of each lane and priority are read to calculate their average needs. `lanes` is
-    the number of lanes; with many lanes, fewer jobs of each are read."""
+    the number of lanes."""
     return max(MIN_SAMPLES_PER_LANE, min(MAX_SAMPLES_PER_LANE, MAX_SAMPLES_IN_ALL // max(1, lanes)))
 
 
@@ -55,7 +57,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """The ready jobs of one lane and one priority.
 
     - `jobs`: the number of jobs.
-    - `needs`: the average needs of one job, calculated from the first jobs (`sample_size`).
+    - `needs`: the average needs of one job.
     - `batching`: how these jobs share calls."""
 
     queue: str
@@ -77,9 +79,8 @@ class PlannedJobs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def average_needs(sample: Sequence[tuple[Need, ...]], *, shares_calls: bool = False) -> tuple[Need, ...]:
-    """Returns the average needs of a lane's jobs, which all need the same pools and keys. `sample` has the
-    needs of each job. Implied costs, such as one request, are included. `shares_calls=True`: implied costs
-    are left out, because a job of a shared call adds only its stated costs."""
+    """Returns the average needs of a lane's jobs. `sample` has the needs of some of these jobs. Implied
+    costs, such as one request, are included unless `shares_calls=True`."""
     implied = {} if shares_calls else IMPLIED
     totals: dict[tuple[str, str | None], Units] = {}
     for needs in sample:

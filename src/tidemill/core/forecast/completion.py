@@ -35,8 +35,8 @@ class WorkerCapacity(msgspec.Struct, frozen=True, kw_only=True):
 
     - `slots`: the slots of all workers, None for no bound.
     - `taken`: how many slots are in use now.
-    - `at_once`: by queue, how many of its jobs may run at the same time; a missing queue has no bound.
-    - `running`: by queue, how many of its jobs run now."""
+    - `at_once`: by queue, how many jobs may run at the same time; a missing queue has no bound.
+    - `running`: by queue, how many jobs run now."""
 
     slots: float | None = None
     taken: float = 0.0
@@ -48,11 +48,8 @@ class ForecastRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The input of a forecast.
 
     - `lines`: the backlogs.
-    - `know`: a function that returns the outlook of a pool, or of one key of it; None if the pool is not
-      declared.
-    - `worker_capacity`: how many jobs the workers and the queues can run at the same time.
-    - `call_seconds`: how long a call takes. If it is 0 (unknown), the forecast ignores limits on
-      concurrency."""
+    - `know`: returns the outlook of a pool, or of one key of it; None for an undeclared pool.
+    - `call_seconds`: how long a call takes. If it is 0 (unknown), limits on concurrency are ignored."""
 
     lines: Sequence[LaneBacklog]
     know: Callable[[PoolKey], PoolOutlook | None]
@@ -67,7 +64,8 @@ def call_count(backlog: LaneBacklog) -> float:
 def limits_met(
     request: ForecastRequest, backlogs: Sequence[LaneBacklog]
 ) -> dict[MeterKey, tuple[PoolOutlook | None, Limit | None]]:
-    """Returns, by meter, the pool's outlook and the limit; both are None for slots and queue limits."""
+    """Returns the limits that apply to the backlogs: by meter, the pool's outlook and the limit. Both are
+    None for slots and queue limits."""
     found: dict[MeterKey, tuple[PoolOutlook | None, Limit | None]] = {}
     for backlog in backlogs:
         for work in backlog.work:
@@ -111,8 +109,8 @@ def cost_per_limit(request: ForecastRequest, backlogs: Sequence[LaneBacklog]) ->
 def forecast_seconds(
     request: ForecastRequest, backlogs: Sequence[LaneBacklog], calls: Mapping[MeterKey, CallCost]
 ) -> float:
-    """Returns how many seconds the slowest limit in `calls` needs for all calls of the backlogs. If one of
-    the limits has calendar periods, at most the calls of one period are counted."""
+    """Returns how many seconds the slowest limit in `calls` needs for all calls of the backlogs. With a
+    calendar limit, at most the calls of one period count."""
     limits = [
         (calls[meter_key], known, limit)
         for meter_key, (known, limit) in limits_met(request, backlogs).items()
@@ -138,7 +136,7 @@ def queue_meter(backlog: LaneBacklog) -> MeterKey:
 
 def related_groups(request: ForecastRequest) -> list[list[int]]:
     """Returns lists of backlog indexes. Backlogs are in the same list if they share a limit, directly or
-    through other backlogs."""
+    through further backlogs."""
     parents = list(range(len(request.lines)))
 
     def root(index: int) -> int:
@@ -163,8 +161,8 @@ MAX_INDEPENDENT_GROUPS = 300
 
 
 def completion_times(request: ForecastRequest) -> list[list[float]]:
-    """Returns a list for every backlog, with one number for each of its call groups. The number is the
-    seconds until the last call of the group starts; infinite means never."""
+    """Returns a list for every backlog, with one number for each of its call groups: the seconds until the
+    last call of the group starts. Infinite means never."""
     found: list[list[float]] = [[0.0] * len(backlog.work) for backlog in request.lines]
     groups = sorted(
         related_groups(request), key=lambda group: -sum(map(call_count, (request.lines[i] for i in group)))
@@ -202,8 +200,8 @@ def completion_times_by_limit(request: ForecastRequest, indexes: Sequence[int]) 
 
 
 def related_backlogs(request: ForecastRequest, indexes: Sequence[int]) -> list[int]:
-    """Returns the backlogs `indexes` and all backlogs that share a limit with them, directly or through
-    others. The result is a sorted list of indexes."""
+    """Returns the sorted indexes of the backlogs `indexes` and of all backlogs related to them. Related
+    backlogs share a limit, directly or through further backlogs."""
     ours = set(indexes)
     return sorted(index for group in related_groups(request) if not ours.isdisjoint(group) for index in group)
 
@@ -292,8 +290,8 @@ def _opening_key(backlog: LaneBacklog) -> MeterKey:
 
 
 def _share_slots(request: ForecastRequest, found: list[list[float]]) -> None:
-    """Corrects `found` for the worker slots, which need a certain time for all calls of all backlogs
-    together. A backlog that would end earlier gets this time as its end."""
+    """Corrects `found` for the number of worker slots. No backlog ends before the slots have had time for all
+    calls of all backlogs."""
     slots = request.worker_capacity.slots
     if not slots or request.call_seconds <= 0 or SLOTS_METER in limits_met(request, request.lines):
         return

@@ -1,7 +1,5 @@
-"""Meters: the limits of a forecast. A meter knows how many units are free, how many become free per second,
-and when this changes by itself.
-
-Times are seconds from the moment of the forecast."""
+"""Meters: the limits of a forecast. A meter knows how many units are free now and how many become free per
+second. Times are seconds from the moment of the forecast."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ AmountSteps = tuple[tuple[float, float], ...]
 
 class LimitMeter(Protocol):
     """The protocol of a meter: one limit over the time of a forecast. Call `advance` first at every new time.
-    The other methods refer to that time."""
+    All remaining methods refer to that time."""
 
     def advance(self, now: float) -> None: ...
 
@@ -67,8 +65,7 @@ class _SteppedMeter:
 
 
 class WindowMeter(_SteppedMeter):
-    """A meter whose units become free `hold` seconds after they were taken. It is used for a rolling window
-    of that length, and for a limit on concurrent calls that each take that long.
+    """A meter whose units become free `hold` seconds after they were taken, as in a rolling window.
 
     `back` has the units in use now, as tuples of start, end and units. The units of a tuple become free
     evenly between its start and its end."""
@@ -109,7 +106,7 @@ class WindowMeter(_SteppedMeter):
 
     def _joins(self, begin: float, end: float, units: float) -> bool:
         """Adds the units to the last time span and returns True, if they continue it at the same rate.
-        Otherwise returns False. Joining keeps the list of time spans short."""
+        Otherwise returns False."""
         if not self._back or end - begin <= TIME_TOLERANCE_SECONDS:
             return False
         first, last, before = self._back[-1]
@@ -129,9 +126,10 @@ class WindowMeter(_SteppedMeter):
 
 
 class BucketMeter(_SteppedMeter):
-    """A meter whose units refill evenly: the whole amount in `seconds`. It is used for a bucket, for a paced
-    limit, and for a very short window. `spent` are the units in use now. The last `missing` units are never
-    granted, so the meter is full at the amount minus `missing`."""
+    """A meter whose units refill evenly: the whole amount in `seconds`.
+
+    - `spent`: the units in use now.
+    - `missing`: units that are never granted; the meter is full at the amount minus `missing`."""
 
     def __init__(self, steps: AmountSteps, seconds: float, spent: float, missing: float = 0.0) -> None:
         super().__init__(steps)
@@ -158,8 +156,10 @@ class BucketMeter(_SteppedMeter):
 
 
 class CalendarMeter(_SteppedMeter):
-    """A meter that counts units per calendar period. Around the end of a period it grants nothing. `used` are
-    the units of the current period, and `wall` is the wall time of the forecast."""
+    """A meter that counts units per calendar period. Around the end of a period it grants nothing.
+
+    - `used`: the units used in the current period.
+    - `wall`: the wall time of the forecast."""
 
     def __init__(self, steps: AmountSteps, limit: Limit, used: float, wall: float, guards: Guards) -> None:
         super().__init__(steps)

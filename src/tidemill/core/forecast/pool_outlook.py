@@ -44,9 +44,10 @@ class StoredPool(Protocol):
 
 
 class PoolOutlook(msgspec.Struct, frozen=True, kw_only=True):
-    """A pool, or one key of a pool, at the moment `now` of a forecast. `override` is that of the whole pool;
-    the account has that of the key. `settings` are the settings in force at that moment, with overrides and
-    learned limits."""
+    """A pool, or one key of a pool, at the moment `now` of a forecast.
+
+    - `override`: the override of the whole pool; the override of the key is in `account`.
+    - `settings`: the settings in force, with overrides and learned limits."""
 
     name: str
     key: str | None
@@ -82,8 +83,8 @@ def _settings_in_force(
 
 
 def closed_seconds(known: PoolOutlook, call_seconds: float) -> float:
-    """Returns the seconds until the pool is open for all calls; infinite if only an operator opens it. If a
-    probe has to come first, the length of a call (`call_seconds`) is added."""
+    """Returns the seconds until the pool is open for all calls; infinite if only an operator opens it.
+    `call_seconds` is how long a probe takes."""
     wall, breaker = known.now.wall, breakers.drop_expired_closures(known.account.breaker, known.now)
     by_hand, end_times = known.account.closed, [0.0]
     if by_hand is not None and by_hand.holds(wall):
@@ -96,8 +97,7 @@ def closed_seconds(known: PoolOutlook, call_seconds: float) -> float:
 
 def amounts_over_time(known: PoolOutlook, limit: Limit, call_seconds: float) -> Iterator[tuple[float, float]]:
     """Yields the amounts of the limit over time, as pairs of seconds from now and the amount from then on.
-    The amount changes when an override ends, while a ramp opens, or while a cap recovers. `call_seconds` is
-    how long the probe takes."""
+    `call_seconds` is how long a probe takes."""
     breaker = _breaker_after_probe(known, call_seconds)
     for at in sorted({0.0, *_change_times(known, breaker, limit)}):
         now = Instant(known.now.wall + at, known.now.boot + at)
@@ -106,8 +106,8 @@ def amounts_over_time(known: PoolOutlook, limit: Limit, call_seconds: float) -> 
 
 
 def _breaker_after_probe(known: PoolOutlook, call_seconds: float) -> Breaker:
-    """Returns the breaker as it will be after a successful probe, with a ramp from then on. If no closure
-    leads to a ramp, the breaker does not change."""
+    """Returns the breaker as it will be after a successful probe. If no closure leads to a ramp, the breaker
+    does not change."""
     breaker = breakers.drop_expired_closures(known.account.breaker, known.now)
     if any(closure.reason in PROBED_REASONS or closure.slow for closure in breaker.closures):
         opens = closed_seconds(known, call_seconds)
@@ -179,8 +179,8 @@ def limit_meter(known: PoolOutlook, limit: Limit, call: CallCost) -> LimitMeter 
 
 
 def pace_meter(known: PoolOutlook, limit: Limit, call: CallCost) -> LimitMeter | None:
-    """Returns a second meter for a paced limit, which spreads its calls evenly; None for other limits. The
-    meter grants at once at most the units of one second, or one call if that is more."""
+    """Returns a second meter for a paced limit, which spreads its calls evenly; None for a limit that is not
+    paced."""
     window, jitter = known.account.state.window(limit), known.declared.guards.jitter
     if not isinstance(window, PacedWindow) or not isinstance(limit.per, float):
         return None
@@ -196,9 +196,8 @@ def pace_meter(known: PoolOutlook, limit: Limit, call: CallCost) -> LimitMeter |
 
 
 def limit_seconds(limit: Limit, jitter: float, calls: float, call: CallCost) -> float:
-    """Returns the seconds until the last of `calls` calls starts, if only this limit applies and nothing of
-    it is used. The calls of the first window start at once and take no time. Returns 0 for a calendar limit,
-    and if the calls need no units of the limit."""
+    """Returns the seconds until the last of `calls` calls starts, if only this limit applies and none of it
+    is used. Returns 0 for a calendar limit."""
     units = call.units or 0.0
     amount = _whole_calls(limit.amount, call) - call.back
     if units <= 0 or amount <= 0 or isinstance(limit.per, Calendar):
@@ -217,17 +216,18 @@ def _window_meter(  # noqa: PLR0917 - all parts of a window
     call: CallCost,
     slots: float = 0.0,
 ) -> LimitMeter:
-    """Returns a meter for a window of `hold` seconds. If the forecast covers very many such windows, returns
-    a bucket meter, which is cheaper. `back` and `used` are the units in use now. The window counts units from
-    the end of a time slice of `slots` seconds, so they return half a slice later on average."""
+    """Returns a meter for a window of `hold` seconds. If the forecast covers very many windows, returns a
+    bucket meter, which is cheaper.
+
+    - `back`, `used`: the units in use now.
+    - `slots`: the length of the window's time slices in seconds."""
     if hold < call.reaches / MAX_WINDOWS_IN_STEPS:
         return BucketMeter(steps, hold + slots / 2, used)
     return WindowMeter(steps, hold + slots / 2, back)
 
 
 def _bucket_meter(known: PoolOutlook, limit: Limit, amounts: AmountSteps) -> LimitMeter:
-    """Returns the meter of a bucket limit. A bucket that is not full does not grant the units that flow in
-    during the jitter, so the meter counts these units as used."""
+    """Returns the meter of a bucket limit."""
     settings, account = known.settings, known.account
     size = settings.most(limit)
     used = size - account.state.window(limit).room(limit, known.now, settings.guards)

@@ -21,7 +21,7 @@ class ShareRequest(msgspec.Struct):
     - `most`: how many calls the backlog can use.
     - `units`: by meter, how many units one call takes.
     - `bounds`: by meter, how many units the backlog may take in all.
-    - `continues`: True if the backlog has further calls with other needs after these."""
+    - `continues`: True if more calls of the backlog, with different needs, follow these."""
 
     priority: int
     weight: float
@@ -36,8 +36,7 @@ class ShareRequest(msgspec.Struct):
 
 def share_fairly(backlogs: Sequence[ShareRequest]) -> list[float]:
     """Returns the share of each backlog, in order, as calls or calls per second. More urgent backlogs get
-    their share first. Backlogs of the same priority share by weight. If a backlog with `continues=True` gets
-    all it can use, sharing ends: other backlogs could take units that its next calls need."""
+    their share first. Backlogs of the same priority share by weight."""
     got = [0.0] * len(backlogs)
     taken: MeterUnits = {}
     order = sorted(range(len(backlogs)), key=lambda index: backlogs[index].priority)
@@ -72,7 +71,7 @@ def _growth_bounds(
     backlogs: Sequence[ShareRequest], growing: Sequence[int], got: Sequence[float], taken: MeterUnits
 ) -> Iterator[float]:
     """Yields upper bounds for how far the shares of the `growing` backlogs can still grow, as calls per unit
-    of weight. A share stops at the backlog's `most` calls, or when a meter has no free units."""
+    of weight."""
     request: MeterUnits = {}
     for index in growing:
         backlog = backlogs[index]
@@ -103,7 +102,7 @@ class BacklogStage:
     """A part of a backlog in the simulation: a number of `calls` with the same needs.
 
     - `units`: by meter, how many units each call takes.
-    - `reserves`: by meter, how many units these calls must leave for more urgent calls.
+    - `reserves`: by meter, how many units each call must leave for more urgent calls.
     - `left`: how many calls have not started yet.
     - `ended`: when the last call starts, in seconds from now; infinite until known."""
 
@@ -142,8 +141,8 @@ class RunningBacklog:
 
 
 def simulate(backlogs: Sequence[RunningBacklog], meters: Mapping[MeterKey, LimitMeter]) -> None:
-    """Simulates when the calls of all backlogs start. Goes from one change to the next, and takes the units
-    of the calls from the `meters`. Sets `ended` of every stage; it stays infinite if the stage never ends."""
+    """Simulates when the calls of all backlogs start. The calls take their units from `meters`. Sets `ended`
+    of every stage."""
     now = 0.0
     for _ in range(MAX_CHANGES):
         for meter in meters.values():
@@ -165,8 +164,7 @@ def simulate(backlogs: Sequence[RunningBacklog], meters: Mapping[MeterKey, Limit
 def _start_at_once(
     backlogs: Sequence[RunningBacklog], meters: Mapping[MeterKey, LimitMeter], now: float
 ) -> bool:
-    """Starts the calls that need not wait, because the meters have enough free units. Returns True if a stage
-    finished, so that calls of the next stage may start too."""
+    """Starts the calls for which the meters have enough free units. Returns True if a stage finished."""
     done = [backlog.end_stages(now) for backlog in backlogs]
     moving = [backlog for backlog in backlogs if backlog.stage is not None]
     rooms = {meter_key: meter.room() for meter_key, meter in meters.items()}
@@ -187,8 +185,7 @@ def _share_request(backlog: RunningBacklog, rooms: MeterUnits) -> ShareRequest:
 
 
 def _call_rates(moving: Sequence[RunningBacklog], meters: Mapping[MeterKey, LimitMeter]) -> list[float]:
-    """Returns the calls per second of each backlog. A meter that is used up limits the rate to its inflow. A
-    meter with free units does not limit the rate."""
+    """Returns the calls per second of each backlog. Only meters without free units limit the rate."""
     rooms = {meter_key: meter.room() for meter_key, meter in meters.items()}
     inflows = {meter_key: meter.inflow() for meter_key, meter in meters.items()}
     requests = []

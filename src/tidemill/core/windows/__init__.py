@@ -1,12 +1,11 @@
 """Windows: how much of a limit is left, calculated from a small stored state.
 
 Units are counted at the claim, and the call reaches the provider up to `jitter` seconds later. Units
-therefore count for the length of the window plus the jitter. All calls that reach the provider within one
-window were claimed within the window plus the jitter, and in that time at most `amount` units are granted. So
-the limit is kept, no matter how late each call is.
+therefore count for the length of the window plus the jitter. So the limit is kept, no matter how late each
+call is.
 
 A refund is subtracted where its units were counted, and these units are free at once. A debt is counted when
-it becomes known. It may exceed the limit, because the units have been used."""
+it becomes known, and may exceed the limit."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ def new_window(limit: Limit) -> WindowState:
 
 
 def fits_limit(window: WindowState, limit: Limit) -> bool:
-    """True if the stored window has the kind that the limit needs. False means that the kind of the limit was
-    changed, and the stored window is useless."""
+    """True if the stored window has the kind that the limit needs. If not, the stored window is useless."""
     return type(window) is type(new_window(limit))
 
 

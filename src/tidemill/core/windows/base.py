@@ -17,8 +17,8 @@ LONG_AGO = -1e9
 
 
 class Instant(msgspec.Struct, frozen=True):
-    """A moment on the store's two clocks. `wall` is Unix time; it may be set. `boot` counts seconds, only
-    moves forward, and starts again when the machine restarts."""
+    """A moment on the store's two clocks. `wall` is Unix time. `boot` counts seconds and starts again when
+    the machine restarts."""
 
     wall: float
     boot: float
@@ -30,8 +30,10 @@ the first call of a process resolves a name, connects and negotiates TLS before 
 
 
 class Guards(msgspec.Struct, frozen=True):
-    """The safety margins of a pool, in seconds. `jitter` is how late after its claim a call may reach the
-    provider. `midnight` is how far the provider's calendar may differ from ours."""
+    """The safety margins of a pool, in seconds.
+
+    - `jitter`: how late after its claim a call may reach the provider.
+    - `midnight`: how far the provider's calendar may differ from ours."""
 
     jitter: float = 0.5
     midnight: float = 5.0
@@ -42,8 +44,7 @@ class Window(Protocol):
     never."""
 
     def counted(self, limit: Limit, now: Instant, guards: Guards) -> float:
-        """Returns the units that count as used now. A call may have to wait even if units are left, because
-        of the jitter, the pace or the end of a period. Such waits are not part of this number."""
+        """Returns the units that count as used now. A call may have to wait even if units are left."""
         ...
 
     def room(self, limit: Limit, now: Instant, guards: Guards) -> float:
@@ -51,12 +52,12 @@ class Window(Protocol):
         ...
 
     def wait(self, limit: Limit, units: float, now: Instant, guards: Guards) -> float:
-        """Returns the seconds until `units` could be taken, if no other call takes any."""
+        """Returns the seconds until `units` could be taken, if no further call is made."""
         ...
 
     def taken(self, limit: Limit, units: float, now: Instant, guards: Guards) -> tuple[Self, float]:
-        """Counts `units` as used. Returns the new window, and a mark that tells `returned` where the units
-        were counted. The method never refuses, because it also counts debts."""
+        """Counts `units` as used, even beyond the limit. Returns the new window, and a mark that tells
+        `returned` where the units were counted."""
         ...
 
     def returned(self, limit: Limit, units: float, mark: float, now: Instant) -> Self:
@@ -65,6 +66,6 @@ class Window(Protocol):
         ...
 
     def lost(self, limit: Limit, now: Instant) -> Self:
-        """Returns the window after a restart of the machine, when its boot-clock times are no longer valid. A
-        window that needs these times counts as fully used from now on. Other windows keep their count."""
+        """Returns the window after a restart of the machine. A window that needs boot-clock times counts as
+        fully used from now on."""
         ...

@@ -21,11 +21,9 @@ class BucketWindow(msgspec.Struct, frozen=True, tag="bucket"):
       the limit changes, call `resized`.
     - `forgone`: the time span whose inflow was subtracted from refunds, see `returned`.
 
-    A call may reach the provider later than its claim, by up to the jitter. Our bucket could therefore be
-    full again before the call empties the provider's bucket, and the next calls would be refused. Two rules
-    prevent this. Our bucket counts as full only after it has been full for the length of the jitter; until
-    then, `spent` falls below 0. Until it counts as full, it also grants fewer units: the units that flow in
-    during the jitter are subtracted."""
+    A call may reach the provider late, by up to the jitter, and empty the provider's bucket later than ours.
+    Our bucket therefore keeps back the units that flow in during the jitter. It grants its whole amount only
+    after it has been full for that long; `spent` is then below 0."""
 
     spent: float = 0.0
     at: float = LONG_AGO
@@ -50,12 +48,10 @@ class BucketWindow(msgspec.Struct, frozen=True, tag="bucket"):
 
     def returned(self, limit: Limit, units: float, mark: float, now: Instant) -> Self:
         """Returns the bucket after a refund of `units` that were taken at the boot-clock time `mark`. The
-        refund is reduced by the units that flowed in since then. Without the call the bucket might have been
-        full, and these units would not have flowed in. Each time span reduces only one refund. After a long
-        call nothing would be left of the refund, so the units of such calls are held instead
-        (`core.reservations`)."""
+        refund is reduced by the units that flowed in since then. Each time span reduces only one refund."""
         since, until = self.forgone
         before = max(0.0, min(now.boot, until) - max(mark, since))
+        # Without the call the bucket might have been full, and these units would not have flowed in.
         left = units - max(0.0, now.boot - mark - before) * _rate(limit)
         if left <= 0:
             return self
@@ -67,9 +63,8 @@ class BucketWindow(msgspec.Struct, frozen=True, tag="bucket"):
 
     def resized(self, limit: Limit, now: Instant, guards: Guards) -> Self:
         """Returns the bucket adapted to the amount of `limit`. If the bucket grows, the additional units flow
-        in over time. If it shrinks, the number of missing units stays the same. It is unknown when the
-        provider changed the limit. For the time since the last use, the slower of the two refill rates is
-        therefore used."""
+        in over time. If it shrinks, the number of missing units stays the same."""
+        # It is unknown when the provider changed the limit, so the slower rate counts since the last use.
         slower = replace(limit, amount=min(limit.amount, self.size))
         more = max(0.0, limit.amount - self.size)
         return type(self)(self._spent(slower, now, guards) + more, now.boot, self.forgone, limit.amount)

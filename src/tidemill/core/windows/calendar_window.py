@@ -15,21 +15,18 @@ from tidemill.core.windows.base import TOLERANCE, Guards, Instant
 
 
 class CalendarWindow(msgspec.Struct, frozen=True, tag="calendar"):
-    """The units used in the calendar period that began at wall time `period`.
+    """The units used in the calendar period that began at wall time `period`. Around the end of a period no
+    units are granted.
 
-    Around the end of a period no units are granted, because a call that is claimed before the end could reach
-    the provider after it.
+    The wall clock may be set, and it is unknown whether the old or the new time is right (I26). The window
+    therefore follows two times: the wall time, and the unset time, which is the wall time as if the clock had
+    not been set.
 
-    The wall clock may be set, and it is unknown whether the time before or after that is right (I26). The
-    window therefore follows two times. One is the wall time. The other is the unset time: the wall time as if
-    the clock had not been set.
-
-    - `skew`: the wall clock minus the boot clock at the first use. The unset time is the boot clock plus
-      `skew`.
+    - `skew`: the unset time minus the boot clock.
     - `twin`: the start of the period by the unset time.
 
     The count ends when both times have passed the end of their period. While only one of them has, no units
-    are granted. So no period is used twice if one of the two times is right."""
+    are granted."""
 
     period: float = 0.0
     used: float = 0.0
@@ -81,14 +78,12 @@ class CalendarWindow(msgspec.Struct, frozen=True, tag="calendar"):
 
     def _turns_in(self, limit: Limit, now: Instant, guards: Guards) -> float:
         """Returns the seconds until the period of this count has ended by both times: the wall time and the
-        unset time (see the class). The result is 0 or less if it has ended.
-
-        If the two times agree, only `twin` is used, because `period` may come from a wrong wall time that was
-        corrected. After a restart the unset time is unknown, and the later of both periods is used."""
+        unset time (see the class). The result is 0 or less if it has ended."""
         calendar = window_calendar(limit)
         if self.skew is None:
             return _period_end(calendar, max(self.period, self.twin)) - now.wall
         twin_ends = _period_end(calendar, self.twin)
+        # `period` may come from a wrong wall time that was corrected.
         if self._agrees(now, guards):
             return twin_ends - now.wall
         return max(_period_end(calendar, self.period) - now.wall, twin_ends - self._unset(now))
@@ -100,8 +95,8 @@ class CalendarWindow(msgspec.Struct, frozen=True, tag="calendar"):
         return turned != (self._unset(now) >= _period_end(window_calendar(limit), self.twin))
 
     def _turned_in(self, limit: Limit, now: Instant, guards: Guards) -> float:
-        """Returns the seconds until units may be granted again around the change of a period; 0 if no period
-        is about to end or has just begun. Both the wall time and the unset time are checked."""
+        """Returns the seconds until units may be granted again around the change of a period; 0 if they may
+        be granted now. Both times are checked (see the class)."""
         wait = _seconds_until_clear(limit, now.wall, guards)
         return (
             wait
@@ -123,6 +118,7 @@ def _period_end(calendar: Calendar, start: float) -> float:
 
 def _seconds_until_clear(limit: Limit, wall: float, guards: Guards) -> float:
     period = _period_at(limit, wall)
+    # A call that is claimed before the end of a period could reach the provider after it.
     if wall >= period.end - guards.midnight - guards.jitter:
         return period.end + guards.midnight - wall
     return max(0.0, period.start + guards.midnight - wall)

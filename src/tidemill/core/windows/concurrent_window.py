@@ -13,7 +13,7 @@ from tidemill.core.windows.base import Guards, Instant
 
 class ConcurrentWindow(msgspec.Struct, frozen=True, tag="concurrent"):
     """The window of a limit on concurrency. `held` counts the calls in flight. `wait` is infinite if too many
-    calls are in flight, because it is unknown when one of them ends."""
+    calls are in flight."""
 
     held: float = 0.0
 

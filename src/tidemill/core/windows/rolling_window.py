@@ -23,9 +23,7 @@ _units: Callable[[WindowSlot], float] = itemgetter(1)
 
 class RollingWindow(msgspec.Struct, frozen=True, tag="rolling"):
     """A rolling window that counts units in short time slices. `slots` has one pair per slice, in order: the
-    boot-clock time when the slice ends, and the units of the slice. Units count until the end of their slice
-    plus the length of the window plus the jitter. If the limit gets another window length, it applies to old
-    slices too."""
+    boot-clock time when the slice ends, and the units of the slice."""
 
     slots: tuple[WindowSlot, ...] = ()
 
@@ -58,8 +56,7 @@ class RollingWindow(msgspec.Struct, frozen=True, tag="rolling"):
 
     def taken_until(self, limit: Limit, units: float, until: float, now: Instant, guards: Guards) -> Self:
         """Returns the window after `units` of external usage were added. The provider frees them at
-        boot-clock time `until`, at most one window from now. Our window counts them longer by the jitter, as
-        it does with all units."""
+        boot-clock time `until`, at most one window from now."""
         end = _slot_end(limit, until - window_seconds(limit))
         slots = dict(self._counted(limit, now, guards))
         slots[end] = slots.get(end, 0.0) + units
@@ -89,11 +86,7 @@ PACE_SECONDS = 1.0
 class PacedWindow(msgspec.Struct, frozen=True, tag="paced"):
     """A rolling window that also spreads calls evenly. The pace is a second, small bucket that holds the
     units of one second, or one unit if that is more. `next` is the boot-clock time when this bucket is full
-    again.
-
-    A call may be late by the jitter. If only the first of two calls is late, they reach the provider closer
-    together than they were claimed. If the bucket holds only one call, the window therefore adds the jitter
-    to the distance between calls."""
+    again."""
 
     rolling: RollingWindow = RollingWindow()
     next: float = LONG_AGO
@@ -108,6 +101,7 @@ class PacedWindow(msgspec.Struct, frozen=True, tag="paced"):
 
     def wait(self, limit: Limit, units: float, now: Instant, guards: Guards) -> float:
         spare = max(0.0, _burst_units(limit) - units) / _rate(limit)
+        # If only the first of two calls is late, they reach the provider closer together: add the jitter.
         pace = self.next + guards.jitter - spare - now.boot
         return max(self.rolling.wait(limit, units, now, guards), pace, 0.0)
 

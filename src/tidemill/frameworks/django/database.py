@@ -26,17 +26,16 @@ def enqueue_on_commit(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> Jo
     """Enqueues a job when the current transaction commits, and returns its handle. Outside of a transaction
     the job is enqueued at once. Set options with `task.using(…)`.
 
-    The arguments are checked and the job id is created now, so you can write the id into a row of the same
-    transaction. The unique key is checked only after the commit. If another job holds it then, no job with
-    this id is created."""
+    You can write the job id into a row of the same transaction. The unique key is checked only after the
+    commit. If another job holds the key then, no job with this id is created."""
     return send_on_commit(task, task.job(*args, **kwargs))
 
 
 def send_on_commit(
     task: Task[..., R], request: JobRequest[R], *, database: str | None = None
 ) -> JobHandle[R]:
-    """Does the same as `enqueue_on_commit`, for a request that `task.job(…)` returned. The job is enqueued
-    when the transaction of the database with the alias `database` commits; None is the default database."""
+    """Does the same as `enqueue_on_commit`, for a request that `task.job(…)` returned. `database` is the
+    alias of the database whose transaction counts; None is the default database."""
     client: Client = task.client
     transaction.on_commit(partial(client.enqueue_sync, request), using=database)
     return JobHandle(client, request.job.id, queue=request.queue)
@@ -46,8 +45,7 @@ _FRESH_MARK = "_tidemill_fresh_connections"
 
 
 def use_fresh_connections(app: Tidemill) -> None:
-    """Makes every handler start and end with Django's `close_old_connections()`, so that no handler gets a
-    broken or outdated database connection.
+    """Makes every handler start and end with Django's `close_old_connections()`.
 
     Call it once per worker process, after all tasks are registered. `manage.py tidemill_worker` calls it for
     you."""

@@ -49,10 +49,10 @@ from tidemill.worker.outcomes import outcome_of_error
 
 
 def register_handlers(app: Tidemill, alias: str, sender: type, *, retry: Retry, timeout: float) -> None:
-    """Registers two handlers with the application, which run Django's sync and async tasks. Further calls for
-    the same application and alias do nothing.
+    """Registers two handlers with the application, which run Django's sync and async tasks.
 
-    `alias` is the name of the backend in TASKS. `sender` is the class that sends Django's signals."""
+    - `alias`: the name of the backend in TASKS
+    - `sender`: the class that sends Django's signals"""
     if f"{TASK_NAME_PREFIX}{alias}" in app.tasks:
         return
     run = _DjangoTaskRunner(app, sender, retry)
@@ -87,8 +87,7 @@ class _DjangoTaskRunner:
         """A context manager that sends Django's signals `task_started` and `task_finished` around an attempt.
         It yields a list, to which the `with` block appends the return value of the Django task.
 
-        No `task_finished` is sent if the attempt will be retried, or if it was cancelled. The worker decides
-        the result of a cancelled attempt."""
+        No `task_finished` is sent if the attempt will be retried or was cancelled."""
         task_started.send(self._sender, task_result=result)
         outcome: list[Any] = []
         try:
@@ -130,12 +129,11 @@ _OPTIONS = ("APP", "URL", "RETRY", "TIMEOUT")
 class TidemillBackend(BaseTaskBackend):
     """The Django task backend of Tidemill. It has four OPTIONS:
 
-    - `URL` is the address of a store.
-    - `APP` is the import path of an existing Tidemill application. Without `URL` and `APP` the setting
-      TIDEMILL_APP is used.
-    - `RETRY` has the arguments of a `Retry` as a dictionary. By default tasks are not retried, because
-      Django's tasks promise no retries.
-    - `TIMEOUT` is the timeout of a task in seconds."""
+    - `URL`: the address of a store
+    - `APP`: the import path of an existing Tidemill application. Without `URL` and `APP` the setting
+      TIDEMILL_APP is used
+    - `RETRY`: the arguments of a `Retry` as a dictionary. By default tasks are not retried
+    - `TIMEOUT`: the timeout of a task in seconds"""
 
     supports_defer = True
     supports_async_task = True

@@ -52,7 +52,7 @@ def to_tidemill_priority(priority: int) -> int:
 
 def to_django_priority(priority: int) -> int:
     """Returns the Django priority for a Tidemill priority. A value outside of Django's range becomes the
-    nearest allowed value. Operators and retries can set such values."""
+    nearest allowed value."""
     return min(max(DEFAULT_PRIORITY - priority, TASK_MIN_PRIORITY), TASK_MAX_PRIORITY)
 
 
@@ -90,7 +90,7 @@ _ERROR_PATHS = {"Timeout": "builtins.TimeoutError"}
 
 class DjangoTaskCall(msgspec.Struct):
     """The payload of a job that runs a Django task: the task's import path and arguments. `run_after` is a
-    wall time that is only shown in the TaskResult; the job has its own due time."""
+    wall time that is only shown in the TaskResult."""
 
     path: str
     args: list[Any]
@@ -112,9 +112,8 @@ async def load_result(app: Tidemill, id_: str, alias: str) -> TaskResult[Any]:
 
 
 def to_task_result(job: Job, attempts: Iterable[AttemptRecord], alias: str) -> TaskResult[Any]:
-    """Returns Django's TaskResult for a job. `attempts` are the failed attempts of the job. Each adds an
-    error and the id of its worker to the result. The worker of a running or successful attempt comes last.
-    `alias` is the name of the backend."""
+    """Returns Django's TaskResult for a job. `attempts` are the failed attempts of the job. `alias` is the
+    name of the backend."""
     call = msgspec.json.decode(job.payload, type=_DjangoTaskPayload).call
     failed = list(attempts)
     workers = [attempt.worker or "" for attempt in failed]
@@ -174,9 +173,8 @@ def to_task_error(error: Error) -> TaskError:
 
 
 def _class_path(error: Error) -> str:
-    """Returns the import path of an exception class, which TaskError needs. A job stores only the name of the
-    class, so the path is searched in the traceback. If the traceback has no path for the name, the class is a
-    builtin or an error of Tidemill."""
+    """Returns the import path of an exception class, which TaskError needs. The path is searched in the
+    traceback, because a job stores only the name of the class."""
     if error.type in _ERROR_PATHS:
         return _ERROR_PATHS[error.type]
     shown = re.escape(f"{error.type}: {error.message}" if error.message else error.type)

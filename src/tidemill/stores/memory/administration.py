@@ -28,8 +28,8 @@ def copy_jobs(records: Records, after: int, limit: int) -> list[JobCopy]:
 
 
 def copy_ids(records: Records) -> IdPage:
-    """Returns the ids of enqueue requests whose job was deleted or never created, all in one page (U6). The
-    store remembers them for an hour."""
+    """Returns all remembered ids in one page: ids of enqueue requests whose job was deleted or never created
+    (U6)."""
     known = ((request, records.find_known_id(request)) for request in records.memory)
     return IdPage(
         tuple(

@@ -24,8 +24,8 @@ from tidemill.engine.records import Records
 
 
 def get_worklist(records: Records, kind: DocumentKind, limit: int, ids: Sequence[str] | None) -> Worklist:
-    """Returns up to `limit` documents of one kind to advance (F10, F11); with `ids`, only these documents.
-    Also returns the seconds until another document becomes due; None if no other has a due time (F12)."""
+    """Returns up to `limit` documents of one kind to advance (F10, F11), and the seconds until the next
+    document becomes due (F12). `ids`: return only these documents."""
     refuse_unstorable("ids", ids)
     waiting, dues, now = _job_changes(records, kind), records.dues[kind], records.clock.wall()
     due_count = dues.position((math.nextafter(now, math.inf),))

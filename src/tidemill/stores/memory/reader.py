@@ -31,11 +31,9 @@ def get(records: Records, ids: Sequence[str]) -> list[Job | None]:
 def find(
     records: Records, job_filter: Filter, limit: int, cursor: int | None, scan_limit: int | None
 ) -> JobPage:
-    """Returns one page of the jobs that match `job_filter`, newest first (R2, R11).
-
-    `cursor` is the sequence number (`Job.seq`) of the last job that the page before has read. Jobs added
-    later have higher numbers, so they do not appear in later pages. At most `scan_limit` jobs are examined.
-    Jobs that the other stores skip with an index are skipped here too and are not counted."""
+    """Returns one page of the jobs that match `job_filter`, newest first (R2, R11). `cursor`: the sequence
+    number (`Job.seq`) of the last job that the previous page examined. `scan_limit`: the largest number of
+    jobs to examine."""
     check_filter(job_filter)
     older = (job for job in _newest_first(records, job_filter) if cursor is None or job.seq < cursor)
     found: list[Job] = []
@@ -91,8 +89,8 @@ def attempts(records: Records, job: str) -> list[AttemptRecord]:
 
 
 def workers(records: Records) -> list[WorkerInfo]:
-    """Returns the workers whose lease has not expired, sorted by id (R7). The field `holds` of each worker is
-    the number of jobs that it runs now."""
+    """Returns the workers whose lease has not expired, sorted by id (R7). `holds`: the number of jobs that a
+    worker runs now."""
     boot = records.clock.boot()
     return [
         replace(known.info, holds=len(records.running.of(worker)))
@@ -102,7 +100,7 @@ def workers(records: Records) -> list[WorkerInfo]:
 
 
 def backlog(records: Records, name: str) -> Backlog:
-    """Returns how far a queue is behind (R8); `Backlog` says what the fields mean."""
+    """Returns the backlog of a queue (R8)."""
     queue = records.queues.get(name)
     if queue is None:
         return Backlog(oldest_ready=None, next_due=None, retrying=0, last_ended=None)
@@ -119,8 +117,8 @@ def backlog(records: Records, name: str) -> Backlog:
 
 
 def ahead(records: Records, id_: str) -> int | None:
-    """Returns how many ready jobs of the same lane will start before this job (R9). The number is at most 10
-    000, even if there are more. Returns None if the job is not ready."""
+    """Returns how many ready jobs of the same lane will start before this job, at most 10 000 (R9). Returns
+    None if the job is not ready."""
     job = records.jobs.get(id_)
     if job is None or job.state is not State.READY:
         return None

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class _SharedRecords:
-    """The records and the wake-up listeners of one memory store. All its handles (MemoryStore objects) share
+    """The records and the wake-up listeners of one memory store. All MemoryStore objects of this store share
     them."""
 
     def __init__(self, clock: Clock, entropy: Entropy) -> None:
@@ -50,8 +50,8 @@ class _SharedRecords:
 
     @contextmanager
     def verb(self) -> Iterator[Records]:
-        """Context manager that holds the store's lock and yields the records, so that its block is atomic.
-        Afterwards it wakes the listeners of the topics in `records.topics`, which the block has filled."""
+        """Context manager that holds the store's lock and yields the records. Afterwards it wakes the
+        listeners of the topics in `records.topics`."""
         with self.records.lock:
             self.records.topics.clear()
             yield self.records
@@ -81,8 +81,7 @@ class MemoryBlocking:
 
 
 class MemoryStore(EngineVerbs):
-    """A store in memory. Every method that uses the records holds one lock and never awaits meanwhile, so
-    every method is atomic."""
+    """A store in memory. Every method that uses the records holds one lock and is therefore atomic."""
 
     def __init__(self, clock: Clock | None = None, entropy: Entropy | None = None) -> None:
         self._shared = _SharedRecords(clock or SystemClock(), entropy or SystemEntropy())
@@ -117,8 +116,8 @@ class MemoryStore(EngineVerbs):
         return other
 
     def arrive(self, job: str, task: str, payload: bytes, options: bytes = b"{}") -> None:
-        """Adds an arrival. In a database another program does the same with an INSERT into the table
-        `arrivals`. `options` is a JSON object."""
+        """Adds an arrival, as another program does with an INSERT into the table `arrivals` of a database.
+        `options`: a JSON object."""
         with self.verb() as records:
             engine_insert.add_arrival(records, job, task, payload, options)
 

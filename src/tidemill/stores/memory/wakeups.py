@@ -13,8 +13,8 @@ _QUEUES = queue_topic("")
 
 
 class MemoryListenerHub:
-    """The listeners of a memory store that can be woken now (armed listeners), grouped by topic. A topic is
-    the name of the thing that a listener waits for, such as new jobs of a queue."""
+    """The armed listeners of a memory store, grouped by topic. A topic names what a listener waits for, such
+    as new jobs of a queue."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -31,8 +31,8 @@ class MemoryListenerHub:
             self._remove(listener)
 
     def wake(self, topics: Iterable[str]) -> None:
-        """Wakes the armed listeners of `topics`; a woken listener must arm again. The topic of a queue wakes
-        only the listener that armed first. Any other topic wakes all its listeners."""
+        """Wakes the armed listeners of `topics`. The topic of a queue wakes only the listener that armed
+        first. A woken listener must arm again."""
         with self._lock:
             for topic in topics:
                 listening = list(self._armed.get(topic, ()))
@@ -50,9 +50,8 @@ class MemoryListenerHub:
 
 
 class MemoryListener:
-    """Waits for wake-ups of its topics (W1, W2). Call `arm` and then `wait`. A wake-up between the two calls
-    is not lost: `wait` then returns True at once. It also returns True if a wake-up comes while it waits, and
-    False after the timeout. The next `arm` clears the wake-up."""
+    """Waits for wake-ups of its topics (W1, W2). Call `arm`, then look for work, then call `wait`. `wait`
+    returns True if a wake-up came after `arm`, and False after the timeout."""
 
     def __init__(self, hub: MemoryListenerHub, topics: Iterable[str]) -> None:
         self._hub = hub

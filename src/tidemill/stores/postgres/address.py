@@ -1,7 +1,5 @@
-"""Parses the postgresql:// URL of a store.
-
-Tidemill's own options (`schema`, `connections`) are removed from the URL. All other options go to asyncpg,
-such as those for TLS (`sslmode`, `sslrootcert` …). The URL may name several hosts."""
+"""Parses the postgresql:// URL of a store. The URL may name several hosts. Tidemill uses the options `schema`
+and `connections`; all other options, such as `sslmode`, go to asyncpg."""
 
 from __future__ import annotations
 
@@ -26,9 +24,11 @@ _FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 
 
 class PostgresAddress(msgspec.Struct, frozen=True):
-    """The address of a store. `dsn` is the URL for asyncpg; it may contain a password and is never printed.
-    `shown` is the text for messages, without the password. `connections` is the largest number of connections
-    per event loop."""
+    """The address of a store.
+
+    - `dsn`: the URL for asyncpg; it may contain a password and is never printed
+    - `shown`: the text for messages, without the password
+    - `connections`: the largest number of connections per event loop"""
 
     dsn: str
     shown: str
@@ -54,8 +54,8 @@ class PostgresAddress(msgspec.Struct, frozen=True):
 
 
 def _split(url: str) -> SplitResult:
-    """Splits the URL into its parts. Raises ConfigurationError for a malformed URL. A password with an
-    unescaped "/" is malformed too, because messages would show a part of it as the host."""
+    """Splits the URL into its parts. Raises ConfigurationError for a malformed URL, such as a password with
+    an unescaped "/"."""
     try:
         parts = urlsplit(url)
     except ValueError:

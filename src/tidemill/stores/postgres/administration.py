@@ -221,8 +221,8 @@ async def copy_jobs(connection: PostgresConnection, after: int, limit: int) -> l
 
 
 async def copy_ids(connection: PostgresConnection, cursor: str) -> IdPage:
-    """Returns one page of the ids of enqueue requests whose job was deleted or never created (U6). The store
-    remembers them for an hour. `cursor` is the last id of the page before; empty for the first page."""
+    """Returns one page of remembered ids: ids of enqueue requests whose job was deleted or never created
+    (U6). `cursor`: the last id of the previous page; empty for the first page."""
 
     async def read(transaction: PostgresTransaction) -> IdPage:
         time = await transaction.time()

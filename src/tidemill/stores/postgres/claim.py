@@ -31,9 +31,8 @@ async def claim(runner: PostgresEngineRunner, request: ClaimRequest) -> ClaimRes
 
 
 async def claim_by_engine(runner: PostgresEngineRunner, request: ClaimRequest, began: float) -> ClaimResult:
-    """Claims jobs in the engine. `began` is the time at which the caller asked for the claim, by this
-    process's clock. `ClaimResult.waited` gets the seconds from `began` until it was this transaction's turn,
-    because engine transactions run one at a time (P20)."""
+    """Claims jobs in the engine. `began`: when the caller asked, by this process's clock.
+    `ClaimResult.waited` gets the seconds that the claim waited for other engine transactions (P20)."""
     claims, decided = await runner.run_timed(
         read_sets.claim(request), lambda records: engine.claim(records, request)
     )
@@ -60,11 +59,8 @@ def claim_arguments(request: ClaimRequest, claim_id: int) -> tuple[Any, ...]:
 
 
 def decode_claims(runner: PostgresEngineRunner, rows: Sequence[Record], claim_id: int) -> ClaimResult | None:
-    """Returns the claimed jobs from the rows that the fast path returned. Returns None if the fast path could
-    not handle the request; the caller must then claim in the engine.
-
-    The last row is no job. It has the server's clocks, whether more jobs can be claimed, and when the next
-    job is due."""
+    """Returns the claimed jobs from the rows that the fast path returned. Returns None if the caller must
+    claim in the engine. The last row is no job; it has clocks and times."""
     last = rows[-1]
     runner.connection.clock.update(last["wall"], last["boot"], last["epoch"])
     if not last["plain"]:
@@ -82,8 +78,7 @@ def decode_claims(runner: PostgresEngineRunner, rows: Sequence[Record], claim_id
 
 
 def _claimed(row: Record, claim_id: int) -> ClaimedJob:
-    """Returns the claimed job of a row. The columns are read by position, because a lookup by name takes
-    longer for each column of each job."""
+    """Returns the claimed job of a row. Reads the columns by position, which is faster than by name."""
     id_, queue, task, payload, attempts, priority, crashes, generation, *times, part, flow, fence = row[:15]
     timeout, trace, created, due = times
     claimed = ClaimedJob(

@@ -1,10 +1,9 @@
-"""The server's wall clock and boot clock, for workers on many machines.
+"""The server's wall clock and boot clock, for workers on many machines. The wall clocks of workers do not
+matter.
 
-Wall time is the server's `clock_timestamp()`. Boot time is wall time minus a `shift` that is stored in the
-schema. Each store object knows which boot time to expect: its last reading plus the time that passed since on
-the worker's own boot clock. If the server's boot time differs from that, the server's wall clock was set. The
-SQL function `read_clock` then corrects the shift, so leases and windows stay right. The wall clocks of
-workers do not matter. Only tests inject a clock."""
+Boot time is the server's wall time minus a `shift` that is stored in the schema. Each store object sends the
+boot time that it expects. If the server's boot time differs, the server's wall clock was set, and the SQL
+function `read_clock` corrects the shift. Only tests inject a clock."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ class PostgresClock:
 
     @property
     def boot_id(self) -> str:
-        """Returns the id of the current boot. In production this is the id stored in the schema, which never
-        changes. With an injected clock it is the id of that clock."""
+        """Returns the id of the current boot: the id stored in the schema, which never changes. A test's
+        clock has its own id."""
         return self._boot_id if self._injected is None else self._injected.boot_id
 
     @boot_id.setter
@@ -48,9 +47,8 @@ class PostgresClock:
         return None, boot + self._process_clock.boot() - process_time, epoch
 
     def update(self, wall: float, boot: float, epoch: int | None) -> ClockReading:
-        """Stores a reading of the server's clocks and returns it. `epoch` is the number of corrections of the
-        boot clock so far. Replies may arrive out of order, so a reading with a smaller `epoch` than the
-        stored one is returned but not stored."""
+        """Stores a reading of the server's clocks and returns it. `epoch`: how often the boot clock was
+        corrected so far. A reading with an old `epoch` is not stored."""
         if epoch is not None and (self._last_reading is None or epoch >= self._last_reading[2]):
             self._last_reading = boot, self._process_clock.boot(), epoch
         return ClockReading(wall, boot)

@@ -100,8 +100,8 @@ def _claim_row(claim: ClaimKey) -> dict[str, Any]:
 
 
 async def pool_minutes(view: TransactionView, changes: Changes) -> list[dict[str, Any]]:
-    """Returns the rows of pool history to write: the stored counts of a minute plus the counts in `changes`.
-    No other transaction changes these rows meanwhile, because engine transactions run one at a time."""
+    """Returns the rows of pool history to write: the stored counts of a minute plus the counts in
+    `changes`."""
     after = dict(changes.pool_history)
     pools, minutes = [pool for pool, _ in after], text_array(minute for _, minute in after)
     for pool, minute, *row in await view.fetch(SQL.pool_minutes, pools, minutes):
@@ -146,8 +146,8 @@ def _queue_row(row: QueueSettingsRow) -> dict[str, Any]:
 
 
 def _is_unlimited(declared: QueueSettings, override: Override[QueueChanges] | None, limit: str) -> bool:
-    """True if neither the declared settings nor the override set `limit`, the name of a queue limit. Both are
-    checked, because an override can expire and the declared limit then applies."""
+    """True if neither the declared settings nor the override set `limit`, the name of a queue limit."""
+    # Both count: when the override expires, the declared limit applies.
     overridden = UNSET if override is None else getattr(override.changes, limit)
     return getattr(declared, limit) is None and overridden in (UNSET, None)
 

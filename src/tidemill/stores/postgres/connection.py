@@ -1,9 +1,8 @@
 """Runs statements and transactions with a deadline and retries.
 
-Every store method ends with an answer or an error before its deadline (I22). Until then it is retried with
-growing pauses if the connection was lost or the server rolled it back. If the connection was lost during a
-commit, the commit may have succeeded. In this case the method is retried only if repeating it changes nothing
-(`repeatable=True`, J1)."""
+Every store method ends with an answer or an error before its deadline (I22). A method is retried if the
+connection was lost or the server rolled the transaction back. If the connection was lost during a commit,
+only a method with `repeatable=True` is retried (J1)."""
 
 from __future__ import annotations
 
@@ -43,8 +42,8 @@ _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.02, 1.0
 
 
 class PostgresConnection:
-    """Runs the store's operations on the server, over a connection pool. `clock` is the clock of a test; None
-    means that the server's clock is used."""
+    """Runs the store's operations on the server, over a connection pool. `clock`: the clock of a test; None
+    means the server's clock."""
 
     def __init__(self, address: PostgresAddress, clock: Clock | None) -> None:
         self.address = address
@@ -103,18 +102,15 @@ class PostgresConnection:
         await self.handler_pool.close()
 
     def announce(self, topics: Iterable[str], ended: Collection[str] = ()) -> None:
-        """Wakes the listeners of `topics` and the listeners that wait for the end of the jobs `ended`. Call
-        this after a statement that was sent with `fetch`; `run` does it by itself."""
+        """Wakes the listeners of `topics`, and the listeners that wait for the end of the jobs `ended`. Call
+        this after `fetch`; `run` does it by itself."""
         self.wakeups.announce(topics, ended)
 
     async def fetch(
         self, sql: str, *values: Any, repeatable: bool = True, time_limit: float = VERB_TIMEOUT_SECONDS
     ) -> list[Record]:
         """Runs one statement as a transaction of its own, and returns its rows. `repeatable=True`: retry even
-        if the commit may have succeeded. `time_limit`: seconds for all tries together.
-
-        Nearly always a connection is idle and nothing fails. To save time, the statement is first tried
-        without the code for retries."""
+        if the commit may have succeeded. `time_limit`: seconds for all tries together."""
         self._check_open()
         statement = self._qualified.get(sql) or self.qualify(sql)
         connection = None if self.wakeups.is_registering else self.pool.take_idle()
@@ -151,10 +147,9 @@ class PostgresConnection:
         repeatable: bool = True,
         time_limit: float = VERB_TIMEOUT_SECONDS,
     ) -> T:
-        """Runs `work` in one transaction and returns its answer. `repeatable=True`: retry even if the commit
-        may have succeeded. `time_limit` is the number of seconds for all tries together.
-
-        A retry calls `work` again with a new transaction, so `work` must keep no state of an earlier call."""
+        """Runs `work` in one transaction and returns its answer. A retry calls `work` again, so `work` must
+        keep no state. `repeatable=True`: retry even if the commit may have succeeded. `time_limit`: seconds
+        for all tries together."""
 
         async def on(connection: ServerConnection) -> T:
             async with self.transaction_on(connection) as transaction:
@@ -196,7 +191,7 @@ class PostgresConnection:
         self, connection: ServerConnection, pool: ConnectionPool | None = None
     ) -> PostgresTransaction:
         """Returns a transaction that has not begun yet, on a connection that the caller took from `pool`.
-        `pool=None` means this object's own connection pool, which runs the store's operations."""
+        `pool=None` means the connection pool of this object."""
         return PostgresTransaction(connection, self.clock, self.qualify, (pool or self.pool).begin)
 
     def qualify(self, sql: str) -> str:
@@ -243,12 +238,9 @@ class PostgresConnection:
             self.pool.give_back(connection)
 
     def _return_after_error(self, connection: ServerConnection, error: BaseException) -> None:
-        """Gives the connection back to the connection pool after an error, or closes it.
-
-        A refused statement leaves the connection usable. But if the server refuses all writes, the connection
-        is closed: after a failover the host name may lead to another server. After any other error the state
-        of the connection is unknown."""
+        """Gives the connection back to the connection pool if it is still usable, else closes it."""
         refused = isinstance(error, asyncpg.PostgresError)
+        # If the server refuses all writes, reconnect: after a failover the host name may lead to another one.
         if refused and not isinstance(error, asyncpg.ReadOnlySQLTransactionError):
             self.pool.give_back(connection)
         else:

@@ -1,9 +1,7 @@
-"""The server connections of one event loop.
+"""The server connections of one event loop. The connection used last is taken first.
 
-asyncpg's own pool resets the session whenever a connection is returned, which costs every store method a
-second round trip. Tidemill leaves no state in a session, so no reset is needed, and a pooler works too. The
-idle connections are a list. The connection used last is taken first, and another one is opened when all are
-busy."""
+asyncpg's own pool resets the session of each returned connection, which costs a second round trip. Tidemill
+leaves no state in a session, so it needs no reset."""
 
 from __future__ import annotations
 
@@ -42,10 +40,7 @@ HANDLER_SETTINGS = {"idle_in_transaction_session_timeout": "10s"}
 
 class FallbackLoop:
     """Wraps the event loop for asyncpg. Its `create_connection` tries several addresses of a host name at the
-    same time. Everything else goes to the real event loop.
-
-    uvloop would try one address after the other, and wait at a dead address without a time limit. asyncpg
-    cannot be given a connected socket, so it gets this object as its event loop."""
+    same time. uvloop would wait at a dead address without a time limit."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -147,12 +142,11 @@ class ConnectionPool:
 
     async def _open(self) -> ServerConnection:
         """Opens a connection and adds it to the connection pool. If the caller is cancelled, the opening
-        still finishes and the connection is closed. Otherwise asyncpg would leave a future with an unread
-        exception, and asyncio would log it."""
+        still finishes and the connection is closed."""
         self._opening += 1
         opening = asyncio.create_task(self.connect())
         try:
-            connection = await asyncio.shield(opening)
+            connection = await asyncio.shield(opening)  # cancelled, asyncpg leaves an unread exception
         except asyncio.CancelledError:
             self._abandoned.add(opening)
             opening.add_done_callback(self._close_abandoned)

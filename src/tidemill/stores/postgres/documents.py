@@ -1,5 +1,4 @@
-"""Reads documents and the worklist. A document is a flow, a schedule or a record (a value that a program
-stores, such as a token or a session)."""
+"""Reads documents and the worklist."""
 
 from __future__ import annotations
 
@@ -73,8 +72,8 @@ async def get_documents(
 async def get_worklist(
     connection: PostgresConnection, kind: DocumentKind, limit: int, ids: Sequence[str] | None
 ) -> Worklist:
-    """Returns up to `limit` documents of one kind to advance (F10, F11); with `ids`, only these documents.
-    Also returns the seconds until another document becomes due; None if no other has a due time (F12)."""
+    """Returns up to `limit` documents of one kind to advance (F10, F11), and the seconds until the next
+    document becomes due (F12). `ids`: return only these documents."""
     refuse_unstorable("ids", ids)
     values = (*connection.clock.arguments(), kind, limit, MAX_CHANGES_PER_DOCUMENT)
     if ids is None:

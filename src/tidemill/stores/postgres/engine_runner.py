@@ -122,15 +122,12 @@ class PostgresEngineRunner:
 
     def peek_claim_id(self) -> int:
         """Returns the claim id that the random generator will produce next, without advancing the generator.
-
-        A claim on the fast path must send its id before it knows whether it finds a job. If it finds none,
-        the next claim uses the same id. In a test with fixed random numbers, every store therefore gives the
-        same ids."""
+        The fast path must send an id before it knows whether there is a job to claim."""
         return deepcopy(self.entropy).claim_id()
 
     async def run(self, plan: ReadSet, verb: EngineVerb[T], *, repeatable: bool = True) -> T:
-        """Runs the engine function `verb` in one transaction and returns its answer. `plan` names the rows to
-        load first. `repeatable=True`: the function may be retried even if its commit may have succeeded."""
+        """Runs the engine function `verb` in one transaction and returns its answer. `plan`: the rows to load
+        first. `repeatable=True`: retry even if the commit may have succeeded."""
         answer, _ = await self.run_timed(plan, verb, repeatable=repeatable)
         return answer
 
@@ -138,7 +135,7 @@ class PostgresEngineRunner:
         self, plan: ReadSet, verb: EngineVerb[T], *, repeatable: bool = True
     ) -> tuple[T, float]:
         """Runs the engine function `verb` like `run`. Returns its answer, and the time when the transaction
-        stopped waiting for other engine transactions, by this process's clock."""
+        stopped waiting for other engine transactions."""
 
         async def work(transaction: PostgresTransaction) -> tuple[T, float]:
             return await self.run_in(transaction, plan, verb), transaction.decided

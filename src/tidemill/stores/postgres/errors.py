@@ -64,10 +64,8 @@ def classify_error(error: BaseException) -> FailureKind:
 
 
 def _is_closed(error: BaseException) -> bool:
-    """True if the error means that the connection was closed, by this process or by the server.
-
-    asyncpg has no error type for this case, so the message is examined. On a closed connection asyncpg also
-    reports that it "cannot switch to" another state."""
+    """True if the error means that the connection was closed, by this process or by the server. asyncpg has
+    no error type for this case, so the message is examined."""
     message = str(error)
     return isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError) and (
         "clos" in message or "cannot switch" in message
@@ -75,8 +73,11 @@ def _is_closed(error: BaseException) -> bool:
 
 
 class ErrorTemplate(NamedTuple):
-    """The Tidemill error for some driver errors. `errors` are the driver's types, `raised` is Tidemill's
-    type, and `text` is the message. `{message}` in it stands for the server's message."""
+    """The Tidemill error for some driver errors.
+
+    - `errors`: the driver's error types
+    - `raised`: Tidemill's error type
+    - `text`: the message; `{message}` stands for the server's message"""
 
     errors: tuple[type[BaseException], ...]
     raised: type[TidemillError]
@@ -191,8 +192,8 @@ def translate(error: BaseException, address: PostgresAddress) -> TidemillError:
 
 
 def timeout_error(last: BaseException | None, address: PostgresAddress) -> TidemillError:
-    """Returns the error for an operation that ran out of time. `last` is the error of its last attempt, which
-    explains more than a timeout would. None means that no attempt failed."""
+    """Returns the error for an operation that ran out of time. `last`: the error of its last attempt; None if
+    no attempt failed."""
     return translate(last or TimeoutError(), address)
 
 

@@ -44,12 +44,9 @@ async def iter_jobs(
     before: int | None = None,
     within: Sequence[Condition] = (),
 ) -> AsyncIterator[Job]:
-    """Yields the jobs that match `job_filter`, in order of their sequence number (R2). The SQL statement
-    excludes most other jobs, and the function `matches_filter` checks each row exactly.
-
-    `limit` is the size of the first read; later reads are larger, and all matches are yielded. `before` is
-    the sequence number of the last job already read; None starts at the beginning. `within` are further SQL
-    conditions."""
+    """Yields the jobs that match `job_filter`, in order of their sequence number (R2). `limit`: the size of
+    the first read; it does not limit the result. `before`: the sequence number of the last job already read.
+    `within`: further SQL conditions."""
     check_filter(job_filter)
     if job_filter.states is not None and not job_filter.states:
         return
@@ -145,9 +142,9 @@ _IN_AN_INDEX = ("id_prefix", "flow", "queue", "states")
 
 
 class PostgresSearchSource(msgspec.Struct, frozen=True):
-    """The source from which a search reads jobs before it applies the filter. `seq_queries` are pairs of an
-    SQL statement and its conditions. Each statement reads the sequence numbers (`Job.seq`) of some jobs from
-    an index, unsorted. If `seq_queries` is empty, the search reads the whole table of jobs."""
+    """The source from which a search reads jobs before it applies the filter. `seq_queries`: SQL statements
+    with their conditions, which read sequence numbers (`Job.seq`) from indexes. If empty, the search reads
+    the whole table of jobs."""
 
     seq_queries: tuple[tuple[str, tuple[Condition, ...]], ...] = ()
 
@@ -173,8 +170,8 @@ class StatementBuilder:
 async def find_page(
     connection: PostgresConnection, job_filter: Filter, limit: int, cursor: int | None, scan_limit: int
 ) -> JobPage:
-    """Returns one page of the jobs that match `job_filter`, newest first (R2, R11). `cursor` is the sequence
-    number where the page before ended. `scan_limit` is the largest number of jobs to examine."""
+    """Returns one page of the jobs that match `job_filter`, newest first (R2, R11). `cursor`: the sequence
+    number where the previous page ended. `scan_limit`: the largest number of jobs to examine."""
     check_filter(job_filter)
 
     async def read(transaction: PostgresTransaction) -> JobPage:
@@ -244,9 +241,8 @@ async def _matching_jobs(
 
 
 def _page(found: list[Job], limit: int, lower_bound: int | None) -> JobPage:
-    """Makes a page from the jobs found, which are sorted from new to old. `lower_bound` is set if the scan
-    limit ended the search early: it is the sequence number of the newest job that was not examined. The next
-    page starts with this job. None means that the search examined all jobs."""
+    """Makes a page from the jobs found, which are sorted from new to old. `lower_bound`: the sequence number
+    of the newest job that was not examined; None if all were examined."""
     page = tuple(found[:limit])
     if len(found) > limit:
         return JobPage(page, page[-1].seq if page else None)

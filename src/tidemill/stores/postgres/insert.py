@@ -21,8 +21,8 @@ _SETTINGS = json_text(QueueSettings())
 
 
 async def insert(runner: PostgresEngineRunner, groups: Sequence[JobGroup]) -> list[list[InsertResult]]:
-    """Inserts the groups in order and returns one result per job. Adjacent groups whose jobs have no key,
-    pool, batch, unique key or flow are inserted together on the fast path."""
+    """Inserts the groups in order and returns one result per job. Jobs without key, pool, batch, unique key
+    or flow take the fast path."""
     answers: list[list[InsertResult]] = []
     for plain, some in groupby(groups, _is_plain):
         adjacent = list(some)

@@ -69,7 +69,8 @@ _LEAD = LEADERSHIP_SQL.lead.format(
 
 async def lead(runner: PostgresEngineRunner, duties: Sequence[str], worker: str, lease: float) -> Leadership:
     """Makes a worker the leader of each duty (kind of maintenance) that no other worker leads, for `lease`
-    seconds; renews the leases that it has (C1). The result also says which work waits (C3)."""
+    seconds (C1). Renews the duties that the worker leads already. The result also says which work waits
+    (C3)."""
     clock = runner.connection.clock
     (row,) = await runner.connection.fetch(_LEAD, *clock.arguments(), list(duties), worker, lease)
     won = set(row["won"])
@@ -109,8 +110,8 @@ BOOT_SQL = load_statements("last_boot")
 
 
 async def end_previous_boot(runner: PostgresEngineRunner) -> None:
-    """Ends all leases if the boot id has changed since the store was last opened (J63). This happens only in
-    tests, whose injected clock can simulate a restart of the machine."""
+    """Ends all leases if the boot id has changed since the store was last opened (J63). Only a test's clock
+    can change the boot id."""
     boot_id = runner.connection.clock.boot_id
     known = await runner.connection.fetch(BOOT_SQL.last)
     if known and known[0]["boot_id"] == boot_id:

@@ -1,7 +1,5 @@
-"""The connection on which a store object receives notifications.
-
-The connection is opened when the first listener waits, and stays open. If it is lost, it is opened again.
-Then all listeners are woken, because they may have missed notifications."""
+"""The connection on which a store object receives notifications. Wakes all listeners after a reconnect,
+because notifications may have been missed."""
 
 from __future__ import annotations
 
@@ -28,12 +26,10 @@ _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 5.0
 
 
 class ListenConnection:
-    """Registers waiting listeners on the server and receives their notifications. Each wait of a listener has
-    an id.
+    """Registers waiting listeners on the server and receives their notifications.
 
-    `notified` is a function that is called with the wait id and the topic of each notification. `reopened` is
-    a function that is called after a lost connection was replaced, because notifications may have been
-    missed."""
+    - `notified`: called with the wait id and the topic of each notification
+    - `reopened`: called after a reconnect, because notifications may have been missed"""
 
     def __init__(
         self,
@@ -148,8 +144,8 @@ class ListenConnection:
             registered.set_result(None)
 
     def _notified(self, *arguments: object) -> None:
-        """Handles a notification of asyncpg, which passes four arguments. The last one is the payload: a wait
-        id, a space and a topic."""
+        """Handles a notification of asyncpg. The last argument is the payload: a wait id, a space and a
+        topic."""
         wait_id, _, topic = str(arguments[-1]).partition(" ")
         self._on_notified(int(wait_id), topic)
 

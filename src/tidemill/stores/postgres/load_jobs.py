@@ -29,14 +29,11 @@ LoadedRows = dict[RowQuery, Any]
 
 
 class TransactionView:
-    """An engine transaction with the lanes that it has loaded so far. `numbers` are the store's counters and
-    clocks. Both dicts have queue names as keys:
+    """An engine transaction with the lanes that it has loaded so far.
 
-    - `plain_lanes`: the first jobs of the queue's lane '', which has the jobs without key, pool or batch
-    - `open_lanes`: the queue's other lanes that are not blocked and need no pool
-
-    The engine asks for the lanes of both dicts as one sorted list. The list is built again when one of the
-    dicts changes."""
+    - `numbers`: the store's counters and clocks
+    - `plain_lanes`: per queue, the first jobs of the lane '' (jobs without key, pool or batch)
+    - `open_lanes`: per queue, the lanes that are not blocked and need no pool, without the lane ''"""
 
     def __init__(self, transaction: PostgresTransaction, numbers: StoreCounters) -> None:
         self.transaction, self.numbers = transaction, numbers

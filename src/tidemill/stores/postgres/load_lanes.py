@@ -93,8 +93,7 @@ async def load_lanes(
 
 def _counted(counts: Mapping[LaneName, int]) -> tuple[list[str], list[str], list[str | None]]:
     """Returns the parameters of a query for the first jobs of some lanes: queue names, lane names and numbers
-    of jobs. Each number is one higher than in `counts`, to find out whether the lane has more jobs than
-    needed."""
+    of jobs. Each number is one higher than in `counts`, to find out whether the lane has more jobs."""
     return (
         [queue for queue, _ in counts],
         [lane for _, lane in counts],
@@ -126,8 +125,8 @@ def _key(job: Job) -> SortKey:
 
 
 async def _load_plain_lane(view: TransactionView, queue: str, count: int, found: LoadedRows) -> None:
-    """Loads the first `count` jobs of the lane '', which is for jobs without key, pool or batch. Locks these
-    jobs until the end of the transaction, so that no other transaction takes them."""
+    """Loads the first `count` jobs of the lane '' (jobs without key, pool or batch). Locks these jobs until
+    the end of the transaction."""
     known = view.plain_lanes.get(queue)
     if known is None or (known.count < count and not known.is_complete):
         jobs = add_jobs(await view.fetch(_PLAIN, queue, count), found)
@@ -147,9 +146,11 @@ async def _load_plain_lane(view: TransactionView, queue: str, count: int, found:
 
 
 class PlainLane(msgspec.Struct):
-    """The loaded part of a queue's lane '', which is for jobs without key, pool or batch. `jobs` are its
-    first jobs, and `count` is how many were requested. `served` is the number of the turn in which a claim
-    last took jobs from this lane; turns are counted over all lanes of the store."""
+    """The loaded part of a queue's lane '' (jobs without key, pool or batch).
+
+    - `jobs`: the first jobs of the lane
+    - `count`: how many jobs were requested
+    - `served`: the store-wide number of the last claim from this lane"""
 
     jobs: list[Job]
     count: int
@@ -179,7 +180,7 @@ async def load_open_lanes(
 
 def _add_plain_lane(view: TransactionView, queue: str, found: LoadedRows) -> None:
     """Adds the lane '' (jobs without key, pool or batch) to the sorted list of open lanes that need no pool.
-    The lane's position comes from its first ready job, because the table of lanes does not store it."""
+    The lane's first ready job decides its position."""
     others, plain = view.open_lanes[queue], view.plain_lanes[queue]
     keys = list(others.first)
     if plain.jobs:
@@ -293,9 +294,8 @@ async def _load_claim_candidates(
 async def _load_heads(
     view: TransactionView, counts: dict[LaneName, int], limit: int, found: LoadedRows
 ) -> None:
-    """Loads lanes with their first jobs. `counts` has the number of jobs to load per lane. Of a batch lane
-    more jobs are loaded, because one call takes several jobs. If there is only one lane, enough jobs for
-    `limit` calls are loaded."""
+    """Loads lanes with their first jobs. `counts`: the number of jobs to load per lane. A batch lane gets
+    more jobs, because one call takes several; a single lane gets enough for `limit` calls."""
     if not counts:
         return
     jobs = _by_lane(await view.fetch(_HEADS, *_counted(counts)))

@@ -50,8 +50,8 @@ def newest_version() -> int:
 
 
 async def _first_connection(pool: ConnectionPool) -> ServerConnection:
-    """Returns the first connection, and sets `pool.pooled` if a connection pooler is in front of the server.
-    A pooler refuses session settings, or answers from another server process than the first."""
+    """Returns the first connection, and sets `pool.pooled` if a connection pooler is in front of the
+    server."""
     pool.pooled = False
     try:
         connection = await pool.take()

@@ -146,8 +146,8 @@ READER_SQL = load_statements("reader")
 
 
 async def list_pools(connection: PostgresConnection, entropy: Entropy) -> list[PoolView]:
-    """Returns all pools, read from one snapshot. For a pool with keys the list also has an entry for each key
-    that is closed, has used units, or has reservations (P7)."""
+    """Returns all pools, read from one snapshot. Includes an entry for each key that is closed, has used
+    units, or has reservations (P7)."""
 
     async def read(transaction: PostgresTransaction) -> list[PoolView]:
         return engine.list_pools(await load_ledger(transaction, entropy))

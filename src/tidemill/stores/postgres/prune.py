@@ -35,11 +35,9 @@ DeleteJobs = Callable[[PostgresTransaction, list[str]], Awaitable[None]]
 
 
 async def prune_documents(transaction: PostgresTransaction, limit: int, drop: DeleteJobs) -> int:
-    """Deletes expired documents (F4). The ended jobs of a flow are deleted before the flow; a flow with a
-    live job stays (J83). Returns the number of deleted jobs and documents, at most `limit`.
-
-    `drop` is the function that deletes jobs. All pages of expired documents are read, because flows that must
-    stay could fill the first page."""
+    """Deletes expired documents, and the ended jobs of expired flows (F4). A flow with a live job stays
+    (J83). Returns the number of deleted jobs and documents, at most `limit`. `drop`: the function that
+    deletes jobs."""
     now = (await transaction.time()).wall
     dropped, last = 0, (-math.inf, "", "")
     while dropped < limit:
@@ -126,9 +124,8 @@ async def _cancel_expired(runner: PostgresEngineRunner, transaction: PostgresTra
 
 
 async def _delete_ended_jobs(transaction: PostgresTransaction, limit: int) -> tuple[int, dict[str, int]]:
-    """Deletes up to `limit` ended jobs by retention, in order of queue and state. Returns the number of
-    deleted jobs. The second value says for each queue how many jobs were deleted before their retention age,
-    because the queue had more ended jobs than it keeps (J84)."""
+    """Deletes up to `limit` ended jobs by retention. Returns the number of deleted jobs, and per queue how
+    many of them were deleted before the retention age because of the count limit (J84)."""
     now = (await transaction.time()).wall
     scopes: list[RetentionScope] = []
     for name, *texts in await transaction.fetch(QUEUES):
@@ -163,8 +160,8 @@ async def _delete_jobs(transaction: PostgresTransaction, ids: list[str]) -> None
 
 
 async def _delete_old_rows(transaction: PostgresTransaction, limit: int) -> int:
-    """Deletes job ids that the store need not remember any more, old history, workers gone for an hour, and
-    unused accounts of pool keys. Returns the number of deleted ids, at most `limit`."""
+    """Deletes remembered job ids, history, workers and accounts that are too old. Returns the number of
+    deleted ids, at most `limit`."""
     time = await transaction.time()
     minute = time.wall // 60 * 60
     forgotten_ids = await transaction.fetch(
@@ -181,7 +178,7 @@ async def _delete_old_rows(transaction: PostgresTransaction, limit: int) -> int:
 
 async def _delete_unused_accounts(transaction: PostgresTransaction, limit: int) -> None:
     """Deletes the accounts of pool keys that were unused for 60 s, if nothing is reserved, used or closed in
-    them. Examines at most `limit` accounts; accounts that must stay are examined again later."""
+    them. Examines at most `limit` accounts."""
     time = await transaction.time()
     now = Instant(time.wall, time.boot)
     resting: list[tuple[str, str]] = []

@@ -59,8 +59,8 @@ async def get(connection: PostgresConnection, ids: Sequence[str]) -> list[Job | 
 async def find(
     connection: PostgresConnection, job_filter: Filter, limit: int, cursor: int | None, scan_limit: int | None
 ) -> JobPage:
-    """Returns one page of the jobs that match, newest first (R2, R11). The page starts below the sequence
-    number (`Job.seq`) `cursor`. At most `scan_limit` jobs are examined; None means no limit."""
+    """Returns one page of the jobs that match, newest first (R2, R11). `cursor`: the sequence number
+    (`Job.seq`) where the previous page ended. `scan_limit`: the largest number of jobs to examine."""
     if scan_limit is not None:
         return await postgres_find.find_page(connection, job_filter, limit, cursor, scan_limit)
     found: list[Job] = []
@@ -83,8 +83,8 @@ async def oldest_first(connection: PostgresConnection, job_filter: Filter, limit
 
 
 async def counts(connection: PostgresConnection) -> dict[str, dict[State, int]]:
-    """Returns the number of jobs by queue and state (R3). States without jobs are left out. Each change adds
-    a row to the table of counts. If the table has more than 20 000 rows, this function also merges them."""
+    """Returns the number of jobs by queue and state (R3). States without jobs are left out. Also merges the
+    rows of the table of counts if there are more than 20 000."""
     found: dict[str, dict[State, int]] = {}
     read = 0
     for queue, state, jobs, rows in await connection.fetch(SQL.counts):
@@ -124,15 +124,15 @@ async def workers(connection: PostgresConnection) -> list[WorkerInfo]:
 
 
 async def backlog(connection: PostgresConnection, queue: str) -> Backlog:
-    """Returns how far a queue is behind (R8): since when its oldest ready job waits, when the next scheduled
-    job is due, how many jobs wait for a retry, and when a job last ended."""
+    """Returns the backlog of a queue (R8): since when its oldest ready job waits, when the next job is due,
+    how many jobs wait for a retry, and when a job last ended."""
     (row,) = await connection.fetch(SQL.backlog, queue)
     return Backlog(**dict(row))
 
 
 async def ahead(connection: PostgresConnection, job: str) -> int | None:
-    """Returns how many ready jobs of the same lane will start before this job (R9). The number is at most 10
-    000, even if there are more. Returns None if the job is not ready."""
+    """Returns how many ready jobs of the same lane will start before this job, at most 10 000 (R9). Returns
+    None if the job is not ready."""
     rows = await connection.fetch(SQL.ahead, job, MAX_AHEAD_COUNTED)
     return rows[0]["ahead"] if rows else None
 

@@ -32,10 +32,8 @@ def omit_empty(column: list[T | None]) -> list[T | None]:
 
 
 def text_array(column: Iterable[object]) -> list[str | None]:
-    """Returns the values as text, for an array parameter; the SQL statement casts them back. None stays None.
-
-    For arrays of other types asyncpg asks the server about the type on every new connection. That takes
-    longer than most store methods."""
+    """Returns the values as text, for an array parameter; the SQL statement casts them back. For arrays of
+    other types asyncpg sends a slow query on every new connection."""
     return [None if value is None else str(value) for value in column]
 
 
@@ -94,8 +92,8 @@ def json_text(value: object) -> str:
 
 
 def json_number(value: float | None) -> float | str | None:
-    """Returns a number that JSON can express: infinity becomes the text "Infinity", which a numeric column
-    accepts. Other values stay unchanged."""
+    """Returns a number that JSON can express: infinity becomes the text "Infinity". All other values stay
+    unchanged."""
     return "Infinity" if value is not None and math.isinf(value) else value
 
 

@@ -40,8 +40,8 @@ _FINAL = (Success, FinalFailure, Cancellation)
 async def settle(
     runner: PostgresEngineRunner, settlements: Sequence[Settlement], request: ClaimRequest | None
 ) -> SettleResult:
-    """Settles jobs on the fast path first, and then the others in an engine transaction. So jobs of the fast
-    path do not wait for that transaction. If `request` is given, also claims the next jobs."""
+    """Settles jobs on the fast path first, and then the other jobs in an engine transaction. If `request` is
+    given, also claims the next jobs."""
     if not settlements:
         return SettleResult([], None if request is None else await claim(runner, request))
     began = runner.connection.clock.process_time()
@@ -69,9 +69,8 @@ async def settle(
 async def _settle_on_fast_path(
     runner: PostgresEngineRunner, settlements: Sequence[Settlement], request: ClaimRequest | None
 ) -> tuple[set[int], ClaimResult | None]:
-    """Settles on the fast path, and claims jobs if `request` is given. Returns two values: the numbers of the
-    settlements (counted from 1) that need the engine, and the claimed jobs, None if the fast path did not
-    claim."""
+    """Settles on the fast path, and claims jobs if `request` is given. Returns the numbers (from 1) of the
+    settlements that need the engine, and the claimed jobs; None if the engine must claim."""
     clock_arguments = runner.connection.clock.arguments()
     values = (*clock_arguments, *_columns(settlements))
     claims: ClaimResult | None = None
@@ -124,10 +123,8 @@ async def _settle_by_engine(
 
 
 def _plain(settlements: Sequence[Settlement]) -> list[int]:
-    """Returns the indexes of the settlements that the fast path can try, sorted by job id. Engine
-    transactions lock jobs in the same order, so the fast path and an engine transaction cannot deadlock.
-
-    Returns an empty list if a job occurs twice, because only the engine settles such jobs in order."""
+    """Returns the indexes of the settlements that the fast path can try; none if a job occurs twice. They are
+    sorted by job id, the order in which engine transactions lock jobs, to prevent deadlocks."""
     if len({item.job for item in settlements}) < len(settlements):
         return []
     plain = [at for at, item in enumerate(settlements) if _may_be_plain(item)]

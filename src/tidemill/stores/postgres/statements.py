@@ -23,10 +23,8 @@ def load_migrations() -> list[tuple[int, str]]:
 
 
 def qualify(sql: str, schema: str) -> str:
-    """Returns the statement with the schema name `tidemill` replaced by `schema`.
-
-    A `search_path` would not work. It belongs to a session, and behind a pooler the next statement may run in
-    another session."""
+    """Returns the statement with the schema name `tidemill` replaced by `schema`. A `search_path` would not
+    work behind a pooler, where the next statement may run in another session."""
     if schema == DEFAULT_SCHEMA:
         return sql
     return _QUALIFIER.sub(f"{quote_name(schema)}.".replace("\\", r"\\"), sql)

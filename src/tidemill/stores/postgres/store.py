@@ -59,8 +59,8 @@ T = TypeVar("T")
 
 
 class PostgresStore(EngineVerbs):
-    """A store in one schema of a PostgreSQL database. `schema` overrides the schema in the URL. `clock` is
-    the clock of a test; None means that the server's clock is used."""
+    """A store in one schema of a PostgreSQL database. `schema`: overrides the schema in the URL. `clock`: the
+    clock of a test; None means the server's clock."""
 
     blocking = None
 
@@ -129,8 +129,7 @@ class PostgresStore(EngineVerbs):
         return await reclaim(self._runner, dead)
 
     async def amend(self, job_filter: Filter, change: OperatorChange, limit: int = 1000) -> AmendResult:
-        """Applies an operator's change to the jobs that match `job_filter`. First finds up to `limit` jobs
-        without locking them, and then changes them in one transaction."""
+        """Applies an operator's change to up to `limit` jobs that match `job_filter`, in one transaction."""
         found = await reader.oldest_first(self._connection, job_filter, limit)
         if not found:
             return AmendResult((), ())

@@ -18,11 +18,9 @@ SQL = load_statements("clock")
 
 
 class PostgresTransaction:
-    """A READ COMMITTED transaction on one server connection. Rows on which a decision depends are locked
-    when they are read.
-
-    `begin` is the SQL statement that begins the transaction. `qualify` puts the schema name into a
-    statement."""
+    """A READ COMMITTED transaction on one server connection. Lock the rows on which a decision depends when
+    you read them. `begin`: the SQL statement that begins the transaction. `qualify`: puts the schema name
+    into a statement."""
 
     def __init__(
         self, connection: ServerConnection, clock: PostgresClock, qualify: Callable[[str], str], begin: str
@@ -86,7 +84,7 @@ class PostgresTransaction:
 
 
 def _before_commit(error: BaseException) -> BaseException:
-    """Marks on the error that it happened before the commit, and returns the error. The transaction changed
-    nothing, so it may be repeated."""
+    """Marks on the error that it happened before the commit, and returns the error. The caller may repeat the
+    transaction."""
     error.committing = False  # type: ignore[attr-defined]
     return error

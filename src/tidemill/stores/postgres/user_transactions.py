@@ -126,7 +126,7 @@ _SYNC_LIBRARIES: dict[str, Callable[[Any, PostgresAddress, ArrivalArguments], No
 
 def _library_of(connection: object) -> str:
     """Returns the name of the library that a connection belongs to, such as "asyncpg"; empty if it is not
-    supported. The base classes are examined too. A string is taken as an alias of a Django connection."""
+    supported. A string is taken as an alias of a Django connection."""
     if isinstance(connection, str):
         return "django"
     libraries = (base.__module__.partition(".")[0] for base in type(connection).__mro__)
@@ -176,7 +176,7 @@ async def handler_transaction(
     connection: PostgresConnection, settle: SettleInTransaction, job: str, fence: int, claim: int
 ) -> AsyncIterator[SettlingTransaction]:
     """Yields a transaction for the handler of a job, and settles the job in it (X4). Raises ClaimLost if the
-    claim is not current. Errors of the handler's own statements are raised unchanged."""
+    claim is not current."""
     async with _borrow_connection(connection) as borrowed:
         transaction = connection.transaction_on(borrowed, connection.handler_pool)
         try:

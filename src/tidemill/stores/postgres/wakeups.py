@@ -1,5 +1,5 @@
-"""Wake-ups between processes: the listeners of this process, and NOTIFY to listeners on other connections. A
-topic names the thing that a listener waits for, such as new jobs of a queue."""
+"""Wake-ups between processes, sent with NOTIFY. A topic names what a listener waits for, such as new jobs of
+a queue."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from tidemill.stores.postgres.statements import load_statements
 
 
 class ListenerRegistry(Protocol):
-    """Keeps the armed listeners: the listeners that wait for a wake-up now. `arm` adds a listener and returns
-    the id of this wait. `disarm` removes the listener."""
+    """Keeps the armed listeners: the listeners that wait for a wake-up now. `arm` returns the id of this
+    wait."""
 
     def arm(self, listener: PostgresListener) -> int: ...
     def disarm(self, listener: PostgresListener) -> None: ...
 
 
 class PostgresListener:
-    """Waits for wake-ups of some topics. Every wait has its own number; `wait_id` is the number of the
-    current wait, or 0 if the listener does not wait. A wake-up for an earlier wait is ignored."""
+    """Waits for wake-ups of some topics. `wait_id`: the number of the current wait; 0 if the listener does
+    not wait. A wake-up for an earlier wait is ignored."""
 
     def __init__(self, wakeups: ListenerRegistry, topics: tuple[str, ...]) -> None:
         self.topics = topics
@@ -118,8 +118,8 @@ class PostgresWakeups:
         return self._listen_connection is not None and self._listen_connection.is_registering
 
     async def registered(self) -> None:
-        """Waits until all armed listeners are registered on the server, at most 1 s. If a worker claims
-        afterwards, it gets a wake-up for every job that is inserted after its claim."""
+        """Waits until all armed listeners are registered on the server, at most 1 s. A worker that claims
+        afterwards misses no wake-up."""
         if self._listen_connection is not None:
             await self._listen_connection.registered(_NOTIFY_TIMEOUT_SECONDS)
 
@@ -174,9 +174,8 @@ class PostgresWakeups:
     # -- waking
 
     def announce(self, topics: Iterable[str], ended: Collection[str] = ()) -> None:
-        """Wakes the listeners of `topics`, and the listeners that wait for one of the jobs `ended`. Call it
-        after the commit. The topic of a queue wakes only one listener. NOTIFY wakes other processes a little
-        later. Behind a connection pooler there is no NOTIFY, so they wait until their timeout."""
+        """Wakes the listeners of `topics`, and the listeners that wait for one of the jobs `ended`. Call this
+        after the commit. The topic of a queue wakes only one listener."""
         remote_topics = {topic for topic in topics if not self._wake_here(topic)}
         for topic in self._awaited_jobs() if ended else ():
             if topic.removeprefix(_JOB_PREFIX) in ended:
@@ -190,9 +189,8 @@ class PostgresWakeups:
             self._notify_task = asyncio.get_running_loop().create_task(self._notify_pending())
 
     def _wake_here(self, topic: str) -> bool:
-        """Wakes listeners of `topic` that wait in this process and are not yet registered on the server. If
-        the topic is a queue, wakes only one listener and returns True; returns False if there is none. For
-        any other topic, wakes all these listeners and returns False."""
+        """Wakes the listeners of `topic` in this process that are not yet registered on the server. For the
+        topic of a queue, wakes only one listener and then returns True."""
         for listener in self._unknown_to_server():
             if topic in listener.topics and not listener.is_woken:
                 listener.wake()
@@ -201,8 +199,7 @@ class PostgresWakeups:
         return False
 
     def _awaited_jobs(self) -> set[str]:
-        """Returns the topics of single jobs for which listeners of this process wait. Only listeners that are
-        not yet registered on the server are included."""
+        """Returns the topics of single jobs for which unregistered listeners of this process wait."""
         topics = itertools.chain.from_iterable(listener.topics for listener in self._unknown_to_server())
         return {topic for topic in topics if topic.startswith(_JOB_PREFIX)}
 
@@ -213,8 +210,8 @@ class PostgresWakeups:
             yield from wakeups.unregistered()
 
     def unregistered(self) -> list[PostgresListener]:
-        """Returns the armed listeners of this store object that have no row in the server's table `listeners`
-        yet. Behind a connection pooler no listener ever has a row, so all are returned."""
+        """Returns the armed listeners of this store object that have no row in the server's table
+        `listeners`. Behind a connection pooler no listener has a row."""
         connection, armed = self._listen_connection, list(self._armed.items())
         if self.is_pooled or connection is None:
             return [listener for _, listener in armed]
@@ -234,7 +231,7 @@ class PostgresWakeups:
 
     async def _notify_now(self, topics: list[str], ended: list[str]) -> None:
         """Asks the server to notify the listeners of `topics` and of the jobs `ended`. Listeners of this
-        object that began to wait after the commit are not notified, because they see the change anyway."""
+        object that armed after the commit are left out, because they see the change anyway."""
         latest = self._latest
         await self.registered()
         known = (self._listen_connection.pid if self._listen_connection else 0, latest)

@@ -62,12 +62,11 @@ class RedisLogin(msgspec.Struct, frozen=True):
 class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
     """A parsed Redis URL.
 
-    - `discovery`: how to find the server.
-    - `nodes`: the Sentinels or Cluster nodes to ask, if `discovery` is "sentinel" or "cluster". Otherwise its
-      only entry is the server.
-    - `service`: the name of the primary that the Sentinels watch.
-    - `evicts`: True accepts a server that deletes keys when its memory is full.
-    - `timeout`: in seconds."""
+    - `discovery`: how to find the server
+    - `nodes`: the Sentinels or Cluster nodes to ask; without discovery, only the server
+    - `service`: the name of the primary that the Sentinels watch
+    - `evicts`: True accepts a server that deletes keys when its memory is full
+    - `timeout`: in seconds"""
 
     scheme: str
     nodes: tuple[RedisNode, ...]
@@ -84,7 +83,7 @@ class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def root(self) -> str:
         """The text at the beginning of every Redis key. Its braces keep all keys in one hash slot of a
-        Cluster, so that scripts stay atomic."""
+        Cluster."""
         return f"{{{self.prefix}}}:"
 
     def __str__(self) -> str:
@@ -129,8 +128,8 @@ def parse_url(url: str, prefix: str | None = None) -> RedisAddress:
 
 
 def _split(scheme: str, rest: str, discovery: str) -> SplitResult:
-    """Splits a URL into login, host, path and query. Raises ConfigurationError for a malformed URL, such as
-    an unescaped @ in the password. The error does not show the URL, which may contain the password."""
+    """Splits a URL into login, host, path and query. Raises ConfigurationError for a malformed URL; the
+    message does not show the URL, because of the password."""
     try:
         parts = urlsplit(f"//{rest}")
     except ValueError:

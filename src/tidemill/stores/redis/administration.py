@@ -55,8 +55,8 @@ async def check(shard: Shard) -> tuple[str, ...]:
 
 
 async def _check_records(shard: Shard) -> AsyncIterator[str]:
-    """Checks that each job is in the indexes for its state, and yields a sentence for each index entry that
-    is missing. Records can be large, so only a few are read at once."""
+    """Checks that each job is in the indexes for its state. Yields a sentence for each missing index
+    entry."""
     cursor = b"0"
     while True:
         cursor, some = await shard.ask(b"HSCAN", shard.key(keys.JOBS), cursor, b"COUNT", RECORDS_PER_CHECK)
@@ -148,8 +148,8 @@ def _escape_pattern(text: str) -> str:
 
 
 async def describe(handle: RedisHandle) -> StoreFacts:
-    """Returns facts and warnings about the store (U1). `bytes` is the memory of all data on the server,
-    because Redis does not measure it by prefix."""
+    """Returns facts and warnings about the store (U1). `bytes`: the memory of all data on the server, not
+    only of this store."""
     server = handshake.parse_server_info(await handle.shard.ask(b"INFO"))
     return StoreFacts(
         kind="redis",
@@ -162,8 +162,8 @@ async def describe(handle: RedisHandle) -> StoreFacts:
 
 
 def refuse_backup(handle: RedisHandle, target: Path) -> ConfigurationError:
-    """Returns the error for a request to write a backup to the file `target`. The store makes no backups,
-    because Redis has its own. The message names the Redis command to use (U3)."""
+    """Returns the error for a request to write a backup to the file `target`. The message names the Redis
+    command to use instead (U3)."""
     node = handle.shard.connector.node
     where = "" if node is None else f" -s {node.path}" if node.path else f" -h {node.host} -p {node.port}"
     return ConfigurationError(
@@ -199,8 +199,8 @@ async def copy_jobs(shard: Shard, after: int, limit: int) -> list[JobCopy]:
 
 
 async def copy_ids(shard: Shard, cursor: str) -> IdPage:
-    """Returns one page of the ids of enqueue requests whose job was deleted or never created (U6). The store
-    remembers them for an hour. `cursor` is the cursor of HSCAN; empty for the first page."""
+    """Returns one page of remembered ids: ids of enqueue requests whose job was deleted or never created
+    (U6). `cursor`: the cursor of HSCAN; empty for the first page."""
     wall, boot = await shard.read_clock()
     after, found = await shard.ask(b"HSCAN", shard.key(keys.KNOWN_IDS), cursor or "0", b"COUNT", IDS_PER_PAGE)
     known = {

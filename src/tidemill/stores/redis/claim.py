@@ -1,5 +1,5 @@
-"""The store method `claim`: one script claims the jobs on the fast path. The engine claims if the script
-cannot, for example if ready jobs have a key, pool or batch."""
+"""The store method `claim`: one script claims the jobs on the fast path. The engine claims if ready jobs have
+a key, pool or batch."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ async def claim(
     draw: ClaimIdDraw | None = None,
     began: float | None = None,
 ) -> ClaimResult:
-    """Claims jobs with one script (the fast path). If the script cannot claim them, the engine does. `draw`
-    makes the claim id; None means a new ClaimIdDraw. `began` is the time at which the caller asked, by this
-    process's clock; None means now."""
+    """Claims jobs with one script (the fast path), or in the engine if the script cannot. `draw`: makes the
+    claim id. `began`: when the caller asked, by this process's clock; None means now."""
     began = runner.shard.time() if began is None else began
     if request.ids is None:
         draw = draw or ClaimIdDraw(runner.entropy)
@@ -61,9 +60,8 @@ def limit_request(request: ClaimRequest, most: int) -> ClaimRequest:
 class ClaimIdDraw:
     """Draws the random claim id of one claim.
 
-    In production the id is drawn and sent with the script at once. A test fixes the random numbers, and the
-    fast path must then draw the same numbers as the engine. The engine draws an id only if it finds a job. So
-    in a test the script is first sent without an id. If it finds a job, it is sent again with an id."""
+    In a test with fixed random numbers, an id is drawn only if there is a job to claim, as in the engine. So
+    the script is sent first without an id, and then with an id if it finds a job."""
 
     def __init__(self, entropy: Entropy) -> None:
         self._entropy, self._requests, self.claim_id = entropy, False, 0

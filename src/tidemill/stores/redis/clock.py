@@ -1,10 +1,9 @@
 """The clock argument of Lua scripts: it tells a script to read the server's clock, or gives it the time of a
 test's clock.
 
-The server's wall clock can be set while jobs run. Leases and windows must not change then, so the scripts
-have to notice it. Each call therefore sends the boot time that its client expects: the last boot time that
-the server replied, plus the time since then on the client's own clock. If the server's clock differs by
-seconds, the script corrects the boot clock or refuses the call (`lua/parts/clock.lua`)."""
+Leases and windows must not change when the server's wall clock is set. So each request sends the boot time
+that the client expects. If the server's clock differs by seconds, the script corrects the boot clock or
+refuses the request (`lua/parts/clock.lua`)."""
 
 from __future__ import annotations
 
@@ -39,9 +38,8 @@ class InjectedRedisClock:
 
 
 class RedisServerClock:
-    """The clock in production: every script reads the server's clock.
-
-    `skew` returns seconds that the scripts add to the server's time; tests use it to set the clock."""
+    """The clock in production: every script reads the server's clock. `skew`: returns seconds to add to the
+    server's clock, for tests."""
 
     def __init__(self, skew: Callable[[], float] | None = None) -> None:
         self._skew = skew
@@ -57,8 +55,8 @@ class RedisServerClock:
         return f"kept {self._skew() if self._skew else 0} {boot + age:.6f} {age * MAX_DRIFT_RATIO:.6f}"
 
     def argument_without_boot(self) -> str:
-        """Returns the clock argument (see this module) without the boot time that the client expects. It is
-        for the handshake, and for scripts that use no leases or windows."""
+        """Returns the clock argument (see this module) without the boot time. For the handshake, and for
+        scripts that use no leases or windows."""
         return f"kept {self._skew() if self._skew else 0} - 0"
 
     @property
@@ -67,8 +65,8 @@ class RedisServerClock:
         return seen is None or self._own.boot() - seen[1] > CLOCK_REREAD_SECONDS
 
     def note_boot(self, boot: float | None) -> None:
-        """Stores the boot time that the server replied. `boot=None` forgets the stored time, so that the next
-        call reads the server's clock again."""
+        """Stores the boot time that the server replied. `boot=None`: forget it, so that the next request
+        reads the server's clock again."""
         self._seen = None if boot is None else (boot, self._own.boot())
 
 

@@ -25,10 +25,7 @@ LANE_DELETED = b"-"
 
 class CommandBatch:
     """Collects the writes of one transaction as Redis commands. Writes of the same kind to the same Redis key
-    become one command.
-
-    When a job changes, all its old index entries are removed and its new ones are added. An entry may be in
-    both lists, so the commands that remove entries come first."""
+    become one command. Commands that remove index entries come before commands that add entries."""
 
     def __init__(self) -> None:
         self._removed: dict[tuple[str, str], list[CommandArgument]] = defaultdict(list)
@@ -68,8 +65,8 @@ class CommandBatch:
         self._others.append(words)
 
     def touch_lane(self, queue: str, lane: str, row: bytes = b"") -> None:
-        """Records that a lane changes, so that `commit.lua` updates its position among the lanes of the
-        queue. `row` is the lane's new row; empty if only the lane's jobs change."""
+        """Records that a lane changes, so that `commit.lua` sorts it again. `row`: the lane's new row; empty
+        if only the lane's jobs change."""
         self._lanes[queue, lane] = row or self._lanes.get((queue, lane), b"")
 
     def words(self) -> Iterator[CommandArgument]:
@@ -187,8 +184,8 @@ DocumentIndex = tuple[str, float, str]
 
 
 def write_documents(writes: CommandBatch, changes: Changes, loaded: Rows) -> None:
-    """Adds the commands that write changed documents, and then the commands for the worklist. A document that
-    is not stored gets no worklist entry. `loaded` are the rows before the change."""
+    """Adds the commands that write changed documents and their worklist entries. `loaded`: the rows before
+    the change."""
     for (kind, id_), after in changes.documents.items():
         _write_document(writes, kind, id_, loaded.get(queries.DocumentById(kind, id_)), after)
     for at in range(0, len(changes.taken), MAX_ARGUMENTS_PER_COMMAND):

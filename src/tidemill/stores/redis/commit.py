@@ -41,9 +41,8 @@ def merge_checks(checks: Iterable[CommandWords]) -> list[CommandWords]:
 
 
 def head_checks(changes: Changes, rows: Rows) -> Iterator[CommandWords]:
-    """Yields a check for each lane that the changes mark as blocked. The lane is blocked because a pool
-    denied its first job. The check makes the commit fail if the lane has another first job by now, because
-    that job may need fewer units."""
+    """Yields a check for each lane that the changes mark as blocked. The commit fails if the lane has a new
+    first job by now, because that job may need fewer units."""
     for (queue, lane), row in changes.lanes.items():
         before = rows.get(queries.LaneByName(queue, lane))
         if row is not None and row.block is not None and before is not None and before.jobs.first:
@@ -169,8 +168,8 @@ def _write_reservations(
 def _write_checkpoints(
     writes: CommandBatch, job: str, before: tuple[Checkpoint, ...], after: tuple[Checkpoint, ...]
 ) -> None:
-    """Writes the checkpoints that changed and deletes those that are gone. Unchanged checkpoints are left
-    out, because results can be large. Checkpoints are numbered in the order in which they first began."""
+    """Writes the changed checkpoints and deletes the missing ones. Unchanged checkpoints are not sent,
+    because results can be large."""
     known = {checkpoint.step: checkpoint for checkpoint in before}
     numbers = {step: number for number, step in enumerate(known)}
     for checkpoint in after:
@@ -210,6 +209,6 @@ def _write_history(writes: CommandBatch, changes: Changes) -> None:
 
 
 def _index_minute(writes: CommandBatch, key: str, minute: float, what: str) -> None:
-    """Adds one counter of one minute to the index by which `prune` finds old minutes. `key` is the Redis key
-    of the history, and `what` is the name of the counter."""
+    """Adds one counter of one minute to the index by which `prune` finds old minutes. `key`: the Redis key of
+    the history. `what`: the name of the counter."""
     writes.add(keys.HISTORY_MINUTES, minute, f"{key} {minute:.0f}:{what}")

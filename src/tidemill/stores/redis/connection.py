@@ -1,8 +1,7 @@
 """Connections to a server: one kind for an event loop, one for a thread without an event loop.
 
-Both kinds have the same interface, so every method of the store is written once, as a coroutine. On a thread
-without an event loop the socket blocks. The coroutine then never suspends, so it can run without an event
-loop."""
+Both kinds have the same interface, so every store method is written once, as a coroutine. On a blocking
+connection this coroutine never suspends."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ T = TypeVar("T")
 
 
 class RedisConnection(Protocol):
-    """One connection. `ask` sends a packed command; await its result to get the reply. An error reply is
-    returned and not raised. `lost` is the error that ended the connection; None while it is open."""
+    """One connection. Await the result of `ask` to get the reply; an error reply is returned and not raised.
+    `lost`: the error that ended the connection; None while it is open."""
 
     lost: ConnectionLostError | None
 
@@ -40,8 +39,8 @@ class RedisConnection(Protocol):
 
 
 class ConnectionFactory(Protocol):
-    """Opens connections of one kind. `time` is the clock of deadlines, and `pause` sleeps. Several callers
-    share one connection: the caller that opens it holds `connect_lock`, and the others wait."""
+    """Opens connections of one kind. Hold `connect_lock` to open a connection that several callers share.
+    `time`: the clock of deadlines."""
 
     def time(self) -> float: ...
     def connect_lock(self) -> AbstractAsyncContextManager[Any]: ...
@@ -176,8 +175,8 @@ def _ssl_context(tls: TlsFiles | None) -> ssl.SSLContext | None:
 
 
 def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine without an event loop and returns its result. The coroutine must never suspend; a
-    store method on a blocking connection never does. Raises RuntimeError if it suspends."""
+    """Runs a coroutine without an event loop and returns its result. Raises RuntimeError if the coroutine
+    suspends."""
     try:
         work.send(None)
     except StopIteration as over:

@@ -21,8 +21,7 @@ NodeLookup = Callable[[RedisConnection, RedisNode, float], Awaitable[RedisNode |
 
 
 class RedisTopology:
-    """Finds the primary server. Remembers the known nodes of a Cluster, because the node in the URL may be
-    gone for good."""
+    """Finds the primary server. Remembers the nodes of a Cluster, because the node in the URL may be gone."""
 
     def __init__(self, address: RedisAddress, factory: ConnectionFactory) -> None:
         self._address, self._factory = address, factory
@@ -43,8 +42,7 @@ class RedisTopology:
 
     def follow_moved(self, error_reply: RedisReplyError, by: RedisNode) -> None:
         """Handles the reply `MOVED <slot> <host>:<port>` of a Cluster: the next `locate` returns that node.
-        If the reply names no host, the host of `by` is used. Raises ConfigurationError if the URL is not for
-        a Cluster."""
+        `by`: the node that replied. Raises ConfigurationError if the URL is not for a Cluster."""
         host, _, port = str(error_reply).rpartition(" ")[2].rpartition(":")
         if self._address.discovery != "cluster":
             raise ConfigurationError(
@@ -146,10 +144,7 @@ class RedisConnector:
 
     async def get_connection(self, until: float) -> RedisConnection:
         """Returns the open connection, or opens one before the deadline `until`. Concurrent callers wait for
-        the same attempt. Wrong settings raise ConfigurationError.
-
-        If the deadline interrupts an attempt, the method raises the error of an earlier attempt, because it
-        says more than a timeout."""
+        the same attempt. Raises ConfigurationError if the settings are wrong."""
         last_error: FailureReason | None = None
         async with self._factory.connect_lock():
             while self.connection is None or self.connection.lost is not None:
@@ -201,7 +196,7 @@ class RedisConnector:
 
     def error(self, reason: FailureReason) -> Exception:
         """Returns the error that the caller of a store method gets for `reason`. A ConfigurationError becomes
-        StoreUnavailable, after which callers try again. The settings may be correct by then."""
+        StoreUnavailable, so that callers try again."""
         if isinstance(reason, ConnectionLostError):
             remedy = "" if self.server else "; check host and port in the URL, and that Redis runs there"
             return StoreUnavailable(f"{self._address}: the server cannot be reached: {reason}{remedy}")

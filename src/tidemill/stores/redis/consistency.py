@@ -26,7 +26,6 @@ from tidemill.stores.redis.shard import Shard, scan_hash, scan_sorted_set
 class ExpectedIndex(NamedTuple):
     """One check of an index, which the script `lua/check_records.lua` runs.
 
-    - `kind`: the kind of check
     - `key`: the Redis key of the index
     - `member`: the entry that must be in the index
     - `expected`: the score or value that the entry must have; empty means any"""
@@ -81,8 +80,8 @@ RecordDigest = tuple[str, bytes]
 async def failed_checks(
     shard: Shard, records: str, expected: Sequence[tuple[RecordDigest, list[ExpectedIndex]]]
 ) -> list[tuple[RecordDigest, ExpectedIndex]]:
-    """Runs the checks in `expected` and returns the failed checks, each with its record. Records that changed
-    since they were read are skipped. `records` is the Redis key of the hash with the records."""
+    """Runs the checks in `expected` and returns the failed checks, each with its record. Skips records that
+    have changed meanwhile. `records`: the Redis key of the hash with the records."""
     words: list[CommandArgument] = [records]
     checks: list[tuple[RecordDigest, ExpectedIndex]] = []
     for record_digest, places in expected:
@@ -217,7 +216,7 @@ def _by_account(reserved: Sequence[bytes]) -> ReservationsByAccount:
 
 def _uncounted(pool: str, held: ReservationsByAccount, counted: Sequence[bytes]) -> Iterator[str]:
     """Yields a sentence for each account of `pool` whose stored number of open reservations is wrong.
-    `counted` has the stored numbers, and `held` has the reservations themselves."""
+    `counted`: the stored numbers. `held`: the reservations."""
     says = {
         keys.parse_account_name(at): int(count) for at, count in zip(counted[::2], counted[1::2], strict=True)
     }

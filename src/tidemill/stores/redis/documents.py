@@ -1,5 +1,4 @@
-"""Reads documents and the worklist. A document is a flow, a schedule or a record (a value that a program
-stores, such as a token or a session)."""
+"""Reads documents and the worklist."""
 
 from __future__ import annotations
 
@@ -37,12 +36,8 @@ calls."""
 
 
 async def get_worklist(shard: Shard, kind: DocumentKind, limit: int, ids: Sequence[str] | None) -> Worklist:
-    """Returns up to `limit` documents of one kind to advance, each with its changed jobs (F10, F11). The
-    result also has the seconds until the next document of this kind is due; None if there is none (F12). If
-    `ids` is given, only these documents are returned.
-
-    A document and its changes are read atomically, but two documents may be read at different times. This is
-    safe: an advance is refused if its document has changed since it was read."""
+    """Returns up to `limit` documents of one kind to advance, each with its changed jobs (F10, F11). Also
+    returns the seconds until the next document becomes due (F12). `ids`: return only these documents."""
     refuse_unstorable("ids", ids)
     next_due, *found = await _read_worklist(shard, kind, limit, ids)
     work_items: list[WorkItem] = []
@@ -100,10 +95,7 @@ async def find_documents(  # noqa: PLR0917 - the contract's
     cursor: str | None,
 ) -> DocumentPage:
     """Returns one page of documents of one kind, newest first, with the cursor of the next page (F21). `name`
-    and `states` restrict the search; None means any.
-
-    Each state is read separately, up to a page. If a document is found in two states because it changed
-    meanwhile, the page has it once."""
+    and `states` restrict the search; None means any."""
     refuse_unstorable("name", [name or ""])
     refuse_unstorable("states", states)
     behind = None if cursor is None else parse_document_cursor(cursor)

@@ -34,8 +34,8 @@ _JITTER = SystemEntropy()
 
 
 def check_deadline(shard: Shard, until: float) -> None:
-    """Raises StoreUnavailable if the time `until` has passed. A transaction calls this before it tries again,
-    so it does not try forever if other writers always change its rows first."""
+    """Raises StoreUnavailable if the time `until` has passed. A transaction calls this function before each
+    retry."""
     if shard.time() >= until:
         raise StoreUnavailable(
             f"{shard.address}: for {shard.address.timeout:g} s others changed the same rows first; "
@@ -48,9 +48,8 @@ class RedisRowSource:
     has changed meanwhile."""
 
     def __init__(self, shard: Shard, entropy: Entropy, until: float, name: str = "") -> None:
-        """`until` is the deadline, by the clock `Shard.time`. `name` is set if an earlier try of this
-        transaction failed. The other transactions then wait, at most 250 ms, until this one has committed
-        (`lua/parts/commit_turn.lua`)."""
+        """`until`: the deadline, by the clock `Shard.time`. `name`: set for a retry; other transactions then
+        wait up to 250 ms for this one (`lua/parts/commit_turn.lua`)."""
         self._shard, self._entropy, self._until, self._name = shard, entropy, until, name
         self._checks: dict[RowQuery, list[CommandWords]] = {}
         self._now: tuple[float, float] | None = None
@@ -137,22 +136,19 @@ RETRY_PAUSE_SECONDS, MAX_RETRY_PAUSE_SECONDS = 0.0005, 0.05
 
 
 class RedisEngineRunner:
-    """Runs store methods in the engine, on one shard. `entropy` gives the random numbers of these methods.
-    The pauses before retries use another random source, so that a retry does not change the results of a test
-    with fixed random numbers."""
+    """Runs store methods in the engine, on one shard. `entropy`: the random numbers of these methods."""
 
     def __init__(self, shard: Shard, entropy: Entropy) -> None:
         self.shard, self.entropy = shard, entropy
-        self._jitter = SystemEntropy()
+        self._jitter = SystemEntropy()  # not `entropy`: a retry must not change the results of a test
 
     async def run(self, plan: ReadSet, verb: Callable[[Records], T]) -> T:
         answer, _ = await self.run_timed(plan, verb)
         return answer
 
     async def run_timed(self, plan: ReadSet, verb: Callable[[Records], T]) -> tuple[T, float]:
-        """Runs the engine function `verb`, again if necessary, until its changes are committed. `plan` names
-        the rows to load. Returns the result of `verb`, and the time at which the successful try began to load
-        rows."""
+        """Runs the engine function `verb` until its changes are committed. Returns the result of `verb`, and
+        the time when the successful try began to load rows. `plan`: the rows to load."""
         run, tries = _RedisEngineRun(self, verb), 0
         while True:
             try:
@@ -167,8 +163,8 @@ class RedisEngineRunner:
         return RedisRowSource(self.shard, self.entropy, self.shard.deadline())
 
     def new_turn(self) -> str:
-        """Returns a new name for a transaction whose first try failed. The next load with this name makes all
-        other transactions wait until this transaction has committed, at most 250 ms."""
+        """Returns a new name for a transaction whose first try failed. A load with this name makes all other
+        transactions wait up to 250 ms."""
         return f"!{self._jitter.new_id()}"
 
     async def pause(self, tries: int) -> None:
@@ -183,10 +179,8 @@ class _InconsistentReadError(Exception):
 
 
 class _RedisEngineRun(Generic[T]):
-    """All tries of one store method, within one deadline (I22).
-
-    Another writer may change rows between two loads of one try. The rows then do not belong together, and the
-    engine function may fail with any exception. In this case the method is tried again with new rows."""
+    """All tries of one store method, within one deadline (I22). If another writer changes rows between two
+    loads, the engine function may fail with any exception; the method is then tried again."""
 
     def __init__(self, runner: RedisEngineRunner, verb: Callable[[Records], T]) -> None:
         self._runner, self._verb = runner, verb
@@ -196,8 +190,8 @@ class _RedisEngineRun(Generic[T]):
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[RedisRowSource]:
-        """Yields the row source for the next try. From the second try on, other transactions have to wait for
-        this transaction, so that they do not change its rows again."""
+        """Yields the row source for the next try. From the second try on, other transactions wait for this
+        transaction."""
         if self._source is not None:
             self._turn = self._turn or self._runner.new_turn()
         self._source = RedisRowSource(self._runner.shard, self._runner.entropy, self._until, self._turn)

@@ -46,8 +46,7 @@ def filter_arguments(job_filter: Filter) -> list[CommandArgument]:
 
 def _time_arguments(job_filter: Filter) -> list[CommandArgument]:
     """Returns the filter's time range as script arguments: the field ("created" or "due"), the start and the
-    end. All three are empty if the filter has no time range. They are also empty for a range of finish times,
-    because a script cannot read the finish time cheaply."""
+    end. All three are empty if the filter has no range of these times."""
     since, until = ("" if at is None else repr(float(at)) for at in (job_filter.since, job_filter.until))
     if job_filter.time == "finished" or not (since or until):
         return ["", "", ""]
@@ -55,8 +54,7 @@ def _time_arguments(job_filter: Filter) -> list[CommandArgument]:
 
 
 def _required_texts(job_filter: Filter) -> list[str]:
-    """Returns texts that the record of every matching job contains: the task, the key and the tag. A record
-    contains the key as the beginning of the lane's name."""
+    """Returns texts that the record of every matching job contains: the task, the key and the tag."""
     found = [] if job_filter.task is None else [job_filter.task]
     if job_filter.key:
         found.append(f'"lane":"{as_json_text(job_filter.key)}')
@@ -78,13 +76,9 @@ MAX_COLLECTED_JOBS = 20_000
 async def collect_small_result(
     shard: Shard, job_filter: Filter, behind: int | None, *, bounded: bool
 ) -> list[bytes] | None:
-    """Returns the index entries of all jobs in the filter's states if they are few. Returns None if they are
-    many; the caller then scans all jobs. `behind` is the cursor of the page. `bounded=True`: the search has a
-    scan limit.
-
-    A job that ends during the search must not be missed. The index of the live state is therefore read before
-    the indexes of the final states. If the filter has two live states, a job could change from one to the
-    other unseen, so the result is None."""
+    """Returns the index entries of all jobs in the filter's states, if they are few. Returns None if they are
+    many; the caller then scans all jobs. `behind`: the cursor of the page. `bounded`: the search has a scan
+    limit."""
     states = frozenset(State if job_filter.states is None else job_filter.states)
     by_end = job_filter.time == "finished" and (job_filter.since is not None or job_filter.until is not None)
     states &= FINAL if by_end else states
@@ -100,11 +94,11 @@ async def collect_small_result(
     if jobs > (min(most, MAX_COLLECTED_JOBS) if bounded else most):
         return None
     if len(states - FINAL) > 1 or State.WAITING in states:
-        return None
+        return None  # a job could change from one live state to the other unseen
     if State.READY in states and await _count_lanes(shard, queue_names) > MAX_SCANNED_LANES:
         return None
     found: dict[bytes, None] = {}
-    for state in sorted(states, key=lambda state: state in FINAL):
+    for state in sorted(states, key=lambda state: state in FINAL):  # final ones last: a job may end now
         for name in queue_names:
             found |= dict.fromkeys(await _collect_members(shard, name, state, in_one_request=bounded))
     return list(found)
@@ -139,7 +133,7 @@ async def _count_lanes(shard: Shard, queues: Sequence[str]) -> int:
 
 async def _collect_members(shard: Shard, queue: str, state: State, *, in_one_request: bool) -> list[bytes]:
     """Returns the index entries of a queue's jobs in one state. `in_one_request=True`: read each index at
-    once, because it is known to be small. Otherwise it is scanned in chunks."""
+    once, because it is known to be small."""
 
     async def read(index: str) -> list[bytes]:
         return (
@@ -169,8 +163,8 @@ MAX_NEWEST_JOBS = 1000
 
 
 class JobChunk(NamedTuple):
-    """Some jobs that may match a filter. `examined` is how many jobs were examined to find them. `last` is
-    the sequence number of the last examined job; None if no job is left."""
+    """Some jobs that may match a filter. `examined`: how many jobs were examined. `last`: the sequence number
+    of the last examined job; None if no job is left."""
 
     jobs: list[Job]
     examined: int
@@ -205,9 +199,8 @@ async def get(shard: Shard, ids: Sequence[str]) -> list[Job | None]:
 async def find(
     shard: Shard, job_filter: Filter, limit: int, cursor: int | None, scan_limit: int | None
 ) -> JobPage:
-    """Returns one page of the jobs that match `job_filter`, newest first (R2, R11). `cursor` is the sequence
-    number (`Job.seq`) where the page before ended; new jobs get higher numbers. `scan_limit` is the largest
-    number of jobs to examine; None means no limit."""
+    """Returns one page of the jobs that match `job_filter`, newest first (R2, R11). `cursor`: the sequence
+    number (`Job.seq`) where the previous page ended. `scan_limit`: the largest number of jobs to examine."""
     search = RedisJobSearch(
         check_filter(job_filter), newest_first=True, behind=cursor, enough=limit + 1, scan_limit=scan_limit
     )
@@ -256,9 +249,9 @@ async def iter_jobs(
     behind: int | None = None,
     enough: int = JOBS_PER_REQUEST,
 ) -> AsyncGenerator[Job]:
-    """Yields the jobs that match `job_filter`, in order of their sequence number. `behind` is the sequence
-    number of the last job already read; None starts at the first job. `enough` is how many jobs the caller
-    probably reads. It sets the size of requests and does not limit the result."""
+    """Yields the jobs that match `job_filter`, in order of their sequence number. `behind`: the sequence
+    number of the last job already read. `enough`: how many jobs the caller probably reads; it does not limit
+    the result."""
     search = RedisJobSearch(check_filter(job_filter), newest_first, behind, enough, scan_limit=None)
     async with aclosing(_iter_chunks(shard, search)) as chunks:
         async for chunk in chunks:
@@ -299,8 +292,7 @@ async def _chunks_by_member(
     shard: Shard, members: Sequence[bytes], search: RedisJobSearch
 ) -> AsyncGenerator[JobChunk]:
     """Reads the jobs of the index entries `members` and yields the matching jobs in chunks, in order of their
-    sequence numbers. One request examines up to 200 jobs. It examines up to 900 if the script has to read
-    records, because few jobs may match then."""
+    sequence numbers."""
     entries = sorted(members, reverse=search.newest_first)
     if search.behind is not None:
         entries = [member for member in entries if search.is_behind(int.from_bytes(member[:6]))]

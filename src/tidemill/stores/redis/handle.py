@@ -1,5 +1,5 @@
-"""The connections, clock and wake-ups of one store object (a handle). An event loop has one connection to the
-shard. Threads without an event loop have other connections."""
+"""The connections, clock and wake-ups of one store object. The store object has one connection for its event
+loop. A thread without an event loop borrows another connection for each store method."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ MAX_IDLE_SHARDS = 8
 
 
 class ThreadShards:
-    """Keeps idle `Shard` objects, each with its own connection, for threads without an event loop. The list
-    needs no lock, because `append` and `pop` of a list are atomic."""
+    """Keeps idle `Shard` objects, each with its own connection, for threads without an event loop."""
 
     def __init__(self, address: RedisAddress, clock: InjectedRedisClock | RedisServerClock) -> None:
         self._address, self._injected_clock = address, clock
-        self._idle: list[Shard] = []
+        self._idle: list[Shard] = []  # without a lock: `append` and `pop` of a list are atomic
         self._closed = False
 
     def open(self) -> None:
@@ -57,9 +56,8 @@ class ThreadShards:
 
 
 class RedisHandle:
-    """The connections, clock and wake-ups of one store object. `clock` is the clock of a test; with None
-    the server's clock is used. `skew` returns seconds added to the server's clock, for tests that set the
-    clock."""
+    """The connections, clock and wake-ups of one store object. `clock`: the clock of a test; None means the
+    server's clock. `skew`: returns seconds to add to the server's clock, for tests."""
 
     def __init__(
         self, address: RedisAddress, clock: Clock | None = None, skew: Callable[[], float] | None = None

@@ -62,8 +62,8 @@ def _stored_bytes(facts: dict[str, str]) -> int | None:
 
 
 def check_server(server: RedisServer, address_text: str, *, evicts: bool = False) -> None:
-    """Raises an error if jobs would not be safe on this server, or if it cannot be used yet. `evicts=True`:
-    accept a server that deletes keys when its memory is full."""
+    """Raises an error if jobs would not be safe on this server, or if the server cannot be used yet.
+    `evicts=True`: accept a server that deletes keys when its memory is full."""
     if server.loading:
         raise ConnectionLostError("the server is still loading its data")
     found = tuple(map(int, re.findall(r"\d+", server.version)[:2]))

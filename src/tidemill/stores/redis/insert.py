@@ -1,5 +1,5 @@
-"""The store method `insert`: one script adds the jobs of many groups on the fast path. This path is for jobs
-without key, pool, batch, unique key or flow. The engine adds all other jobs."""
+"""The store method `insert`: one script adds jobs without key, pool, batch, unique key or flow (the fast
+path). The engine adds all other jobs."""
 
 from __future__ import annotations
 

@@ -161,8 +161,8 @@ def encode_job(job: Job) -> bytes:
 
 
 def decode_job(id_: str, record: bytes, lease: float | None = None) -> Job:
-    """Returns the job of a stored record. `lease` is the current end of a running job's lease (boot time),
-    which heartbeats store outside the record. With None, the value in the record is used."""
+    """Returns the job of a stored record. `lease`: the current end of a running job's lease (boot time); None
+    means the value in the record."""
     letter, flags, high, low, priority, created, due, attempts, crashes, generation, length = (
         HEAD.unpack_from(record)
     )
@@ -218,8 +218,8 @@ def decode_job(id_: str, record: bytes, lease: float | None = None) -> Job:
 
 
 def decode_claimed_job(id_: str, record: bytes, fence: int, claim: int) -> ClaimedJob:
-    """Returns a job that a script has just claimed, from its stored record. `fence` and `claim` are the fence
-    and the claim id of the new claim. `core.transitions.claimed_job` is the same rule in the engine."""
+    """Returns a job that a script has just claimed, from its stored record. The engine has the same rule in
+    `core.transitions.claimed_job`."""
     _, flags, _, _, priority, created, due, attempts, crashes, generation, at = HEAD.unpack_from(record)
     queue = record[HEAD.size : HEAD.size + at].decode()
     at += HEAD.size + 8 * (flags & EXPIRES) + 8 * (flags & HOLDS > 0)

@@ -1,7 +1,5 @@
-"""Names of the Redis keys of a shard, without the common root (docs/reference/redis-keys.md).
-
-Names from users, such as queue names, may contain any character. Where a key joins two names, the length of
-the first name comes before it."""
+"""Names of the Redis keys of a shard, without the common root (docs/reference/redis-keys.md). If a key joins
+two names, the length of the first name comes before it."""
 
 from __future__ import annotations
 
@@ -105,8 +103,8 @@ def flow_jobs(flow: str) -> str:
 
 
 def flow_job_states(flow: str) -> str:
-    """Returns the Redis key of a hash that maps the ended jobs of a flow to their states (one letter each).
-    Reading this hash is cheaper than reading the records, which can be large."""
+    """Returns the Redis key of a hash that maps the ended jobs of a flow to their states (one letter
+    each)."""
     return f"flow_job_states:{flow}"
 
 
@@ -201,7 +199,7 @@ def parse_account_name(text: bytes) -> AccountKey:
 
 def token(fence: int, claim_id: int) -> bytes:
     """Returns fence and claim id as 14 bytes, as in a job's record. Every write of a claimed job compares
-    these bytes with the record, so that a lost claim cannot write."""
+    these bytes with the record."""
     return fence.to_bytes(6) + claim_id.to_bytes(8)
 
 

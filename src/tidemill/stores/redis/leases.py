@@ -36,7 +36,8 @@ async def extend(runner: RedisEngineRunner, heartbeat: Heartbeat) -> ExtendResul
 
 
 async def _extend_by_script(runner: RedisEngineRunner, heartbeat: Heartbeat) -> list[str] | None:
-    """Extends leases on the fast path. Returns the ids of lost jobs; None if the engine has to do it."""
+    """Extends leases on the fast path. Returns the ids of lost jobs; None if the engine has to extend the
+    leases."""
     seen = 0
     lost: list[str] = []
     while True:
@@ -126,8 +127,7 @@ async def end_previous_boot(runner: RedisEngineRunner) -> None:
 
 
 def _reload_accounts(accounts: list[AccountKey], records: Records) -> None:
-    """Loads the accounts and saves them again. This removes values that became invalid by a restart of the
-    machine, because loading drops them."""
+    """Loads the accounts and saves them again. Loading removes the values that a reboot has made invalid."""
     for account in accounts:
         if known := records.pool_ledger.load(account):
             records.pool_ledger.save(account, known[1])

@@ -27,9 +27,8 @@ CommandWords = tuple[CommandArgument, ...]
 
 
 class LoadRequest:
-    """One request for many rows. `requested` maps each query to a number. If the row is a list, the number
-    says how many entries to load; 0 means the default. Rows that are fields of the same hash are read
-    together."""
+    """One request for many rows. `requested`: the queries, each with the number of list entries to load; 0
+    means the default."""
 
     def __init__(self, requested: Mapping[RowQuery, int]) -> None:
         self._requests: list[tuple[CommandWords, Sequence[RowQuery]]] = []
@@ -149,8 +148,8 @@ LoadedRows = Iterator[LoadedRow]
 
 
 def decode_reply(query: RowQuery, answer: Any, boot: float) -> LoadedRows:  # noqa: C901, PLR0912 - a line for each kind
-    """Yields (query, row, checks) for `query`, and for other rows that its reply contains. Each check is an
-    argument of commit.lua, which compares the row again before it writes. `boot` is the current boot time."""
+    """Yields (query, row, checks) for each row in the reply to `query`. `commit.lua` runs the checks before
+    it writes. `boot`: the current boot time."""
     match query:
         case queries.JobById(id_):
             yield _decode_job(id_, answer)
@@ -187,10 +186,8 @@ def decode_reply(query: RowQuery, answer: Any, boot: float) -> LoadedRows:  # no
 
 
 def _decode_list(query: RowQuery, answer: Sequence[bytes], boot: float) -> LoadedRow:
-    """Returns (query, row, checks) for a reply that is a list. The commit fails if a check finds a change.
-
-    Some checks compare only the length of the list, to detect an added entry. If an entry was removed, the
-    check of that entry's own row detects it. Some lists have no check."""
+    """Returns (query, row, checks) for a reply that is a list. `commit.lua` runs the checks before it writes.
+    Some checks compare only the length of the list."""
     match query:
         case queries.OverdueJobs():
             members = sorted(map(split_member, answer))
@@ -227,9 +224,8 @@ def _decode_list(query: RowQuery, answer: Sequence[bytes], boot: float) -> Loade
 
 
 def _all_counted(query: RowQuery, count: int) -> list[CommandWords]:
-    """Returns a check of the length of the list, if the list has the lanes or queues that an account blocks.
-    Returns no check for other lists. The commit fails if the length has changed since the load. Otherwise a
-    lane that was blocked meanwhile would stay blocked when the account gets free units."""
+    """Returns a check of the list's length, if the list has the lanes or queues that an account blocks.
+    Without the check, a lane blocked meanwhile would stay blocked."""
     match query:
         case queries.BlockedQueues(account):
             return [("fields", keys.blocked_queues(keys.account_name(account)), count)]
@@ -287,8 +283,8 @@ def _decode_queue(query: queries.QueueByName, answer: Sequence[Any]) -> LoadedRo
 
 
 def _decode_lane(query: queries.LaneByName, answer: Sequence[Any]) -> LoadedRows:
-    """Yields the lane and its first jobs, which were read with it. The lane '' (jobs without key, pool or
-    batch) gets no check: many claims change it at the same time, so the commit would often fail."""
+    """Yields the lane and its first jobs. The lane '' (jobs without key, pool or batch) gets no check,
+    because many claims change it at the same time."""
     text, total, members, records = answer
     jobs = _decode_prefix((total, members), _decode_lane_member)
     for key, record in zip(jobs.first, records, strict=False):

@@ -1,7 +1,5 @@
-"""Reads the current state of pools, and their history by minute.
-
-A pool with keys may have very many accounts, such as one per host. So accounts are read in chunks, and the
-accounts of idle keys are left out of the result (they stay in the store)."""
+"""Reads the current state of pools, and their history by minute. The result leaves out idle keys, because a
+pool may have very many."""
 
 from __future__ import annotations
 
@@ -73,8 +71,8 @@ async def pools(shard: Shard) -> list[PoolView]:
 async def _views(
     shard: Shard, clock: FrozenClock, pool: dict[str, PoolRecord], accounts: dict[AccountKey, Account]
 ) -> list[PoolView]:
-    """Returns the view of the pool itself, and then one view for each of its keys that has used units, open
-    reservations or a closure. Only the given `accounts` are considered."""
+    """Returns the view of the pool itself, and then one view for each key in `accounts` that has used units,
+    open reservations or a closure."""
     pool_ledger = PoolSnapshot(clock, pool)
     pool_ledger.accounts = accounts
     account_keys = [*accounts, *((name, None) for name in pool if (name, None) not in accounts)]

@@ -1,5 +1,5 @@
-"""One asyncio connection that speaks the Redis protocol (RESP). Replies come in the order of the requests. A
-forked process closes its copies of the connections."""
+"""One asyncio connection that speaks the Redis protocol (RESP). A forked process closes its copies of the
+connections."""
 
 from __future__ import annotations
 
@@ -28,10 +28,8 @@ def close_in_forks(connection: AbandonableConnection) -> None:
 
 
 def close_silently(transport: asyncio.BaseTransport) -> None:
-    """Closes the socket of a transport whose event loop is closed or belongs to another process.
-
-    A transport has no public method for this, because its own `close` needs the event loop. So private
-    attributes are used. uvloop closes its sockets by itself."""
+    """Closes the socket of a transport whose event loop is closed or belongs to another process. The
+    transport's own `close` needs the event loop, so this function uses private attributes."""
     hidden: Any = transport
     layered = getattr(hidden, "_ssl_protocol", None)
     if layered is not None:
@@ -63,8 +61,8 @@ pack_command = cast("Callable[[tuple[CommandArgument, ...]], bytes]", hiredis.pa
 
 
 class RedisProtocol(asyncio.Protocol):
-    """One connection. `lost` is None while the connection is open, then the error that ended it. `on_message`
-    is called with each message of a subscribed channel."""
+    """One connection. `lost`: the error that ended the connection; None while it is open. `on_message`:
+    called with each message of a subscribed channel."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, on_message: Callable[[bytes], None] | None = None
@@ -80,8 +78,8 @@ class RedisProtocol(asyncio.Protocol):
         """Done when the socket is closed."""
 
     def ask(self, packed: bytes, until: float) -> asyncio.Future[Any]:
-        """Sends a packed command and returns a future of its reply. `until` is the deadline in loop time. If
-        the reply is late, the connection is closed, and all requests in flight fail."""
+        """Sends a packed command and returns a future of its reply. `until`: the deadline in loop time. A
+        late reply closes the connection, and all requests in flight fail."""
         answer: asyncio.Future[Any] = self._loop.create_future()
         if self.lost is not None or self._transport is None:
             answer.set_exception(self.lost or ConnectionLostError("it is not connected"))
@@ -99,11 +97,8 @@ class RedisProtocol(asyncio.Protocol):
         await asyncio.shield(self.closed)
 
     async def finish(self) -> None:
-        """Waits until no request is in flight. This cannot take forever, because the connection is closed if
-        a reply is late.
-
-        A caller that got its reply may send another request in the next iteration of the loop. So the method
-        returns only after two idle iterations in a row."""
+        """Waits until no request is in flight for two iterations of the loop. A caller that got its reply may
+        send another request in the next iteration."""
         quiet = 0
         while quiet < 2:  # noqa: PLR2004 - see above
             if pending := [answer for answer, _ in self._in_flight if not answer.done()]:
@@ -154,8 +149,8 @@ class RedisProtocol(asyncio.Protocol):
             self.closed.set_result(None)
 
     def _check_progress(self) -> None:
-        """Ends the connection if a reply is late. Also ends it if nothing was sent or received for 2 s during
-        a request; a slow network still transfers some bytes in this time."""
+        """Ends the connection if a reply is late, or if nothing was sent or received for 2 s during a
+        request."""
         self._watch = None
         if not self._in_flight or self._transport is None:
             return

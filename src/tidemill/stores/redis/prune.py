@@ -30,11 +30,9 @@ MAX_JOBS_PER_PRUNE = 100
 
 
 async def prune_documents(runner: RedisEngineRunner, limit: int, wall: float) -> int:
-    """Deletes expired documents, the longest expired first (F4). The ended jobs of a flow are deleted before
-    the flow; a flow with a live job stays (J83). Returns the number of deleted jobs and documents, at most
-    `limit`.
-
-    A document that was extended or deleted meanwhile is skipped. `wall` is the current wall time."""
+    """Deletes expired documents, and the ended jobs of expired flows (F4). A flow with a live job stays
+    (J83). Returns the number of deleted jobs and documents, at most `limit`. `wall`: the current wall
+    time."""
     shard, deleted, held = runner.shard, 0, 0
     while deleted < limit:
         query = (shard.key(keys.DOCUMENT_EXPIRY), "-inf", wall, "LIMIT", held, MAX_JOBS_PER_PRUNE)
@@ -53,8 +51,8 @@ async def prune_documents(runner: RedisEngineRunner, limit: int, wall: float) ->
 async def _prune_document(
     runner: RedisEngineRunner, kind: DocumentKind, id_: str, limit: int
 ) -> tuple[int, bool]:
-    """Deletes one expired document; if it is a flow, deletes its ended jobs first. Returns how many jobs and
-    documents it deleted, and True if the flow must stay because one of its jobs is live."""
+    """Deletes one expired document; the ended jobs of a flow come first. Returns the number of deleted jobs
+    and documents, and True if the flow stays because of a live job."""
     deleted, live = await _delete_flow_jobs(runner, id_, limit) if kind is DocumentKind.FLOW else (0, 0)
     if live or deleted == limit:
         return deleted, bool(live)
@@ -108,8 +106,8 @@ def _delete_document(records: Records, kind: DocumentKind, id_: str) -> int:
 
 
 def _is_expired_document(records: Records, kind: DocumentKind, id_: str) -> Document | None:
-    """Returns the document if it is still expired, else None. The document was listed as expired, but an
-    advance may have changed its expiry since then."""
+    """Returns the document if it is still expired, else None. An advance may have changed its expiry since it
+    was listed."""
     document = records.documents.get((kind, id_))
     is_expired = (
         document is not None and document.until is not None and document.until <= records.clock.wall()
@@ -141,10 +139,9 @@ async def prune(runner: RedisEngineRunner, limit: int) -> PruneResult:
 async def _prune_ended_jobs(
     shard: Shard, limit: int, index_arguments: Sequence[CommandArgument]
 ) -> tuple[int, dict[str, int]]:
-    """Deletes up to `limit` ended jobs by retention. Returns the number of deleted jobs. The second value
-    says, per queue, how many of them had not reached the retention age, but were over the count limit (J84).
-
-    `index_arguments` has queue, state, age limit and count limit of each index to prune."""
+    """Deletes up to `limit` ended jobs by retention. Returns the number of deleted jobs, and per queue how
+    many of them were deleted before the retention age because of the count limit (J84). `index_arguments`:
+    queue, state, age limit and count limit of each index."""
     pruned, has_more = 0, bool(index_arguments)
     early: Counter[str] = Counter()
     while has_more and pruned < limit:
@@ -182,8 +179,8 @@ def _cancel_in_engine(records: Records, ids: Sequence[str]) -> int:
 
 
 async def _delete_unused_accounts(runner: RedisEngineRunner, limit: int, wall: float) -> None:
-    """Deletes accounts of pool keys that were not used for 60 s. An account with a reservation, used units or
-    a closure stays. A deleted account counts as idle. Examines at most `limit` accounts."""
+    """Deletes the accounts of pool keys that were unused for 60 s, if nothing is reserved, used or closed in
+    them. Examines at most `limit` accounts."""
     shard, since = runner.shard, f"({wall - pool_statistics.UNUSED_KEY_SECONDS!r}"
     unused = await shard.ask("ZRANGEBYSCORE", shard.key(keys.ACCOUNT_SEEN), "-inf", since, "LIMIT", 0, limit)
     for account in map(keys.parse_account_name, unused):

@@ -46,8 +46,7 @@ async def counts(shard: Shard) -> dict[str, dict[State, int]]:
 
 async def history(shard: Shard, queue: str, since: float) -> list[QueueMinute]:
     """Returns the history of a queue by minute, oldest first (R4). The first minute contains `since` (wall
-    time). For up to 3000 minutes the script reads only the fields of these minutes. For a longer range the
-    whole hash is read."""
+    time)."""
     first = int(since // 60 * 60)
     reply = await shard.run(
         HISTORY, keys.history(queue), first, MAX_MINUTES_BY_NAME, *_COUNTED, repeatable=True
@@ -67,8 +66,8 @@ async def history(shard: Shard, queue: str, since: float) -> list[QueueMinute]:
 
 
 async def backlog(shard: Shard, queue: str) -> Backlog:
-    """Returns the backlog of a queue (R8): since when its oldest ready job waits, and when the next job is
-    due. Also how many jobs wait for a retry, and when a job last ended."""
+    """Returns the backlog of a queue (R8): since when its oldest ready job waits, when the next job is due,
+    how many jobs wait for a retry, and when a job last ended."""
     next_due, retrying, ended, minute = await shard.run(BACKLOG, queue, repeatable=True)
     last = [float(at) for at in (ended, minute) if at not in (b"", b"?")]
     if minute == b"?":

@@ -57,8 +57,8 @@ MAX_POSITION_READS = 10
 
 
 class PriorityCount(msgspec.Struct, frozen=True):
-    """The ready jobs of a lane that have the same priority. `jobs` is their number. `ids` are the ids of the
-    first few of these jobs."""
+    """The ready jobs of a lane that have the same priority. `jobs`: the number of jobs. `ids`: the ids of the
+    first few jobs."""
 
     lane: str
     priority: int
@@ -67,11 +67,8 @@ class PriorityCount(msgspec.Struct, frozen=True):
 
 
 async def ahead(shard: Shard, id_: str) -> int | None:
-    """Returns how many ready jobs of the same lane will start before this job (R9). Counts up to 10 000.
-    Returns None if the job is not ready.
-
-    The job is read first and then its position in the lane. If the job changed in between, both reads are
-    repeated, up to 10 times. After that the result is None."""
+    """Returns how many ready jobs of the same lane will start before this job, at most 10 000 (R9). Returns
+    None if the job is not ready, or changes again and again during the reads."""
     for _ in range(MAX_POSITION_READS):
         (job,) = await get(shard, [id_])
         if job is None or job.state is not State.READY:
@@ -101,8 +98,8 @@ async def demand(shard: Shard) -> list[Demand]:
 
 
 def _demand(queue: str, rank: PriorityCount, jobs: Mapping[str, Job]) -> Demand | None:
-    """Returns the number and the average needs of a lane's ready jobs of one priority. `rank` has their
-    number and the ids of the first few. Returns None if none of these few jobs exists any more."""
+    """Returns the number and the average needs of a lane's ready jobs of one priority. Returns None if no job
+    of the sample `rank.ids` exists any more."""
     sample = [jobs[id_] for id_ in rank.ids if id_ in jobs]
     if not sample:
         return None

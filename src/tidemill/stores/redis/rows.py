@@ -104,8 +104,7 @@ def encode_queue(row: QueueSettingsRow) -> bytes:
 
 
 def decode_queue(text: bytes) -> QueueSettingsRow:
-    """Returns the settings, override and pause of a queue from its row. The field `groups` stays empty,
-    because the groups of lanes are stored elsewhere."""
+    """Returns the settings, override and pause of a queue from its row. The field `groups` stays empty."""
     row = _queue(text)
     declared = _DEFAULTS if isinstance(row.declared, UnsetType) else row.declared.over(_DEFAULTS)
     return QueueSettingsRow(declared, row.override, row.pause)
@@ -161,8 +160,8 @@ def decode_document(kind: DocumentKind, id_: str, text: bytes) -> Document:
 
 
 def encode_lane(row: LaneRow) -> bytes:
-    """Returns the stored form of a lane. It begins with two values by which `commit.lua` orders lanes:
-    whether the lane is blocked, and the number of the last call that was claimed from it."""
+    """Returns the stored form of a lane. It starts with two values for `commit.lua`: whether the lane is
+    blocked, and the number of its last call."""
     is_blocked = b"\1" if row.block is not None else b"\0"
     return (
         is_blocked + row.served.to_bytes(6) + _pack(_BlockColumns(row.block, row.missing_jobs, row.batch_due))
@@ -187,8 +186,8 @@ def decode_checkpoint(text: bytes) -> Checkpoint:
 
 
 def encode_known_id(request: str, known: KnownId) -> bytes:
-    """Returns the stored form of `known`, the answer to an earlier enqueue request. `request` is the id in
-    that request. If another job held its unique key, the id of that job is stored too."""
+    """Returns the stored form of `known`, the answer to an earlier enqueue request. `request`: the id in that
+    request."""
     job = b"" if known.id == request else known.id.encode()
     boot_id = known.term.boot_id.encode()
     term = _TERM.pack(known.term.wall, known.term.boot, len(boot_id)) + boot_id
@@ -212,8 +211,8 @@ _SEQ_BITS = 20
 
 
 def decode_arrival(name: bytes, fields: Sequence[bytes]) -> Arrival:
-    """Returns the arrival of a stream entry. `name` is the entry's id. A missing field becomes empty, and
-    `admit` rejects the arrival later with the name of that field."""
+    """Returns the arrival of a stream entry. `name`: the entry's id. A missing field becomes empty, and
+    `admit` rejects the arrival later."""
     values = dict(zip(fields[::2], fields[1::2], strict=True))
     seq = arrival_seq(name)
     return Arrival(

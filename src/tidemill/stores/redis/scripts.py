@@ -1,5 +1,5 @@
-"""Loads the Lua scripts of the Redis store, one file per script. A line `-- uses:` in a file names the files
-in `lua/parts` whose text is put before the script."""
+"""Loads the Lua scripts of the Redis store, one file per script. A line `-- uses:` names files of `lua/parts`
+to put before the script."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _FOLDER = files("tidemill.stores.redis") / "lua"
 
 
 class LuaScript:
-    """A Lua script, which the server knows by its SHA-1. `uses_boot_clock=True`: the script uses leases or
-    windows, so each call also sends the boot time that the client expects."""
+    """A Lua script, which the server knows by its SHA-1. `uses_boot_clock`: the script uses leases or
+    windows, so each request sends the boot time that the client expects."""
 
     def __init__(self, name: str, source: str, *, uses_boot_clock: bool = False) -> None:
         self.name, self.uses_boot_clock = name, uses_boot_clock
@@ -31,8 +31,8 @@ def load_script(verb: str) -> LuaScript:
 
 
 def _load_parts(text: str, taken: list[str]) -> list[str]:
-    """Returns the texts of the files in `lua/parts` that `text` names in its `-- uses:` lines. Each text
-    comes once, after the texts that it uses itself. The names of loaded files are added to `taken`."""
+    """Returns the texts of the files in `lua/parts` that `text` needs by its `-- uses:` lines. Adds the names
+    of these files to `taken`."""
     found: list[str] = []
     for name in [name for line in _USES.findall(text) for name in line.split()]:
         if name not in taken:

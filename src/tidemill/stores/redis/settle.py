@@ -1,5 +1,5 @@
 """The store method `settle`: one script settles many jobs and claims the next ones (the fast path). The
-engine settles the jobs that the script cannot handle, such as jobs with pools or a unique key."""
+engine settles jobs with pools or a unique key."""
 
 from __future__ import annotations
 
@@ -39,11 +39,8 @@ NEEDS_ENGINE_LETTER = "?"
 async def settle(
     runner: RedisEngineRunner, settlements: Sequence[Settlement], request: ClaimRequest | None
 ) -> SettleResult:
-    """Settles jobs on the fast path first, and then the others in the engine. If `request` is given, claims
-    the next jobs at the end.
-
-    If there are many settlements, several scripts run one after the other. The outcomes do not depend on each
-    other, except in a batch. The jobs of one batch call are settled together."""
+    """Settles jobs on the fast path first, and then the other jobs in the engine. If `request` is given,
+    claims the next jobs at the end."""
     if not settlements:
         return SettleResult([], None if request is None else await claim.claim(runner, request))
     began = runner.shard.time()
@@ -71,9 +68,9 @@ async def _settle_by_script(
     request: ClaimRequest | None,
     draw: ClaimIdDraw,
 ) -> Any:
-    """Settles jobs on the fast path. `words` has the script's arguments for each settlement, and `draw` gives
-    the claim id. Returns an iterator over letters, one per settlement; each letter stands for an answer. Also
-    returns the script's reply to the claim, None if it claimed nothing."""
+    """Settles jobs on the fast path. Returns an iterator over answer letters, one per settlement, and the
+    script's reply to the claim (None without a claim). `words`: the script's arguments for each
+    settlement."""
     if not words:  # the script knows none of them
         return iter(""), None
     claim_words = [] if request is None or request.ids is not None else claim.claim_arguments(request, draw)
@@ -103,9 +100,8 @@ async def _settle_by_engine(runner: RedisEngineRunner, left: Sequence[Settlement
 
 
 def _whole_calls(items: Sequence[Settlement], count: int) -> int:
-    """Returns how many items to settle in one script. This is `count`, or more if `count` would divide the
-    jobs of a batch call. These jobs are settled together, because only the first one has the usage of the
-    call (P17)."""
+    """Returns how many items to settle in one transaction: `count`, or more to keep the jobs of a batch call
+    together. Only the first of these jobs has the usage of the call (P17)."""
     while count < len(items) and items[count].charged is not None and items[count].spent is None:
         count += 1
     return count

@@ -75,8 +75,8 @@ class Shard:
         return await self._read_server_clock(self.deadline())
 
     async def load(self, *scripts: LuaScript) -> None:
-        """Loads scripts into the server, so that `tell` can send them by their hash. `tell` does not wait for
-        replies, so it would notice too late that the server does not know a script."""
+        """Loads scripts into the server, so that `tell` can send them by their hash. `tell` waits for no
+        reply and would not notice a missing script."""
         for script in scripts:
             await self.ask(b"SCRIPT", b"LOAD", script.source)
 
@@ -149,8 +149,8 @@ class Shard:
         until: float,
         script: LuaScript | None,
     ) -> None:
-        """Handles an error reply. If the server refused the call before it changed anything, the method
-        returns, and the caller may send the call again. Otherwise the method raises the error."""
+        """Handles an error reply. Returns if the server changed nothing and the caller may send the command
+        again. Otherwise raises the error."""
         if error_reply.word == "NOSCRIPT" and script is not None:
             with contextlib.suppress(ConnectionLostError):
                 loaded = await connection.ask(pack_command((b"SCRIPT", b"LOAD", script.source)), until)
@@ -240,8 +240,8 @@ def split_by_weight(
 
 
 async def count_fitting(shard: Shard, ids: Sequence[str]) -> int:
-    """Returns how many of the jobs `ids`, from the first on, one engine transaction may load. The limits are
-    their number and the size of their records."""
+    """Returns how many of the jobs `ids`, from the first on, one engine transaction may load. Limits the
+    number of jobs and the size of their records."""
     some = ids[:MAX_JOBS_PER_TRANSACTION]
     return (
         len(some)

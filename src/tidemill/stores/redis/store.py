@@ -85,8 +85,8 @@ def _weigh_advance(advance: Advance) -> BatchWeight:
 
 
 class RedisBlocking:
-    """Synchronous forms of the store methods insert, amend and get, for programs without an event loop. Each
-    call uses a blocking connection that no other thread uses meanwhile."""
+    """Synchronous forms of the store methods insert, amend and get, for programs without an event loop.
+    Threads never share a connection."""
 
     def __init__(self, handle: RedisHandle, entropy: Entropy) -> None:
         self._handle, self._entropy = handle, entropy
@@ -105,9 +105,8 @@ class RedisBlocking:
 
 
 class RedisStore(EngineVerbs):
-    """A store on one Redis shard. `prefix` overrides the prefix in the URL. `clock` is the clock of a test;
-    with None the server's clock is used. `skew` returns seconds added to the server's clock, for tests that
-    set the clock."""
+    """A store on one Redis shard. `prefix`: overrides the prefix in the URL. `clock`: the clock of a test;
+    None means the server's clock. `skew`: returns seconds to add to the server's clock, for tests."""
 
     def __init__(
         self,

@@ -67,9 +67,8 @@ class RedisWakeups:
 
 
 class RedisListener:
-    """Waits for wake-ups of some topics (W1, W2). Call `arm` and then `wait`. A wake-up between the two calls
-    is not lost: `wait` then returns True at once. It also returns True if a wake-up comes while it waits, and
-    False after the timeout. The next `arm` clears the wake-up."""
+    """Waits for wake-ups of some topics (W1, W2). Call `arm`, then look for work, then call `wait`. `wait`
+    returns True if a wake-up came after `arm`, and False after the timeout."""
 
     def __init__(self, wakeups: RedisWakeups, topics: tuple[str, ...], number: int) -> None:
         self._wakeups = wakeups
@@ -119,8 +118,8 @@ PUBSUB_FIRST_PAUSE_SECONDS, PUBSUB_MAX_PAUSE_SECONDS = 0.1, 5.0
 
 
 class PubSubConnection:
-    """The connection that receives wake-ups. It leads to the same server as the shard's connection, because a
-    script can reach only subscribers on its own server."""
+    """The connection that receives wake-ups. It must lead to the shard's server, because a script reaches
+    only subscribers on its own server."""
 
     def __init__(self, shard: Shard, wakeups: RedisWakeups) -> None:
         self._shard, self._wakeups = shard, wakeups
@@ -134,7 +133,7 @@ class PubSubConnection:
 
     async def open(self) -> None:
         """Connects and subscribes, and keeps reconnecting in a background task. If the first attempt fails,
-        wake-ups come late, and nothing else is lost."""
+        wake-ups come late."""
         await self._shard.load(ARM, DISARM, WAKE)
         await self._try()
         self._task = asyncio.create_task(self._stay_connected(), name="tidemill wakeups")
@@ -155,7 +154,7 @@ class PubSubConnection:
 
     def follow(self) -> None:
         """Closes this connection if the shard has reconnected to another server; the background task then
-        connects to that server. Wakes all listeners, because wake-ups may have been lost."""
+        connects to that server. Wakes all listeners."""
         if self._connection is not None and self._node != self._shard.connector.node:
             self._connection.end("the primary is another server by now")
         self._wakeups.wake_all()

@@ -107,10 +107,8 @@ def _check_orphans(transaction: SqliteTransaction) -> Iterator[str]:
 
 def compact(connection: apsw.Connection) -> None:
     """Rewrites the file without its free pages, and then truncates the write-ahead log. If a reader blocks
-    the truncation, SQLite truncates the log later.
-
-    VACUUM makes a temporary copy of the database. The copy is a file, because in memory it would need as much
-    space as the store."""
+    the truncation, SQLite truncates the log later."""
+    # VACUUM copies the database; a copy in memory would need as much space as the store
     connection.pragma("temp_store", "file")
     try:
         connection.execute("VACUUM")
@@ -124,11 +122,8 @@ _PAGES_PER_STEP = 1000
 
 
 def back_up(source: apsw.Connection, target: Path, progress: Callable[[float], None] | None) -> None:
-    """Copies the database to the new file `target`. The copy gets its final name when it is complete and
-    synced to disk. `progress` is called with the finished share, from 0 to 1.
-
-    `source` must be in a read transaction. Otherwise a write of another connection would get into the copy,
-    or SQLite would start the copy again."""
+    """Copies the database to the new file `target`. `source` must be in a read transaction, so that no write
+    gets into the copy. `progress` is called with the finished share, from 0 to 1."""
     source.pragma("schema_version")  # a snapshot begins with the first read
     part = target.with_name(f"{target.name}.part")
     _refuse_existing(target)
@@ -146,8 +141,8 @@ def back_up(source: apsw.Connection, target: Path, progress: Callable[[float], N
 
 
 def _reserve(target: Path, part: Path, mode: int) -> None:
-    """Creates the empty file `part`, which becomes the backup `target` when it is complete. `part` gets its
-    permissions before any data is in it. Raises ConfigurationError if `part` exists or cannot be created."""
+    """Creates the empty file `part`, which is renamed to `target` when the backup is complete. Raises
+    ConfigurationError if `part` exists or cannot be created."""
     try:
         opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, stat.S_IRUSR | stat.S_IWUSR)
         try:
@@ -216,8 +211,8 @@ def copy_jobs(transaction: SqliteTransaction, after: int, limit: int) -> list[Jo
 
 
 def copy_ids(transaction: SqliteTransaction, cursor: str) -> IdPage:
-    """Returns one page of the ids of enqueue requests whose job was deleted or never created (U6). The store
-    remembers them for an hour. `cursor` is the last id of the page before; empty for the first page."""
+    """Returns one page of remembered ids: ids of enqueue requests whose job was deleted or never created
+    (U6). `cursor`: the last id of the previous page; empty for the first page."""
     rows = transaction.execute(
         COPY_SQL.ids, (cursor, transaction.now, transaction.boot, IDS_PER_PAGE)
     ).fetchall()
@@ -278,8 +273,8 @@ def _copy_in_job(transaction: SqliteTransaction, copy: JobCopy) -> None:
 
 
 def _readable(job: Job) -> Job:
-    """Returns a copy of the job in which invalid UTF-8 bytes of payload and result are replaced, because
-    SQLite's text columns accept only valid UTF-8. The payload of a rejected arrival may be invalid."""
+    """Returns a copy of the job in which invalid UTF-8 bytes of payload and result are replaced. SQLite's
+    text columns accept only valid UTF-8."""
     result = None if job.result is None else job.result.decode(errors="replace").encode()
     return replace(job, payload=job.payload.decode(errors="replace").encode(), result=result)
 

@@ -30,8 +30,8 @@ class JobFence(msgspec.Struct, frozen=True):
 def begin_step(
     transaction: SqliteTransaction, job: str, by: StepAttempt, step: StepKey, on_unknown: OnUnknown
 ) -> StepStart:
-    """Records that a step with a paid call starts, or returns its stored result (K3). `by` identifies the
-    call. `on_unknown` says what to do if an earlier call of the step began and has no result."""
+    """Records that a step with a paid call starts, or returns its stored result (K3). `on_unknown`: what to
+    do if an earlier call of the step began and has no result."""
     state = _job_fence(transaction, job)
     if state is None or not state.is_current(by):
         return core.STALE_START
@@ -59,8 +59,8 @@ def forget_step(transaction: SqliteTransaction, job: str, by: StepAttempt, step:
 def keep_step(
     transaction: SqliteTransaction, job: str, by: StepAttempt, step: StepKey, result: bytes, *, paid: bool
 ) -> tuple[WriteAnswer, bytes]:
-    """Stores a step's result and returns (answer, result). If a result was stored before, returns that one
-    (K5). `paid=True`: the result is stored even if the claim `by` is no longer current."""
+    """Stores a step's result and returns (answer, result). Returns the older result if one was stored before
+    (K5). `paid=True`: store the result even if the claim is not current."""
     state = _job_fence(transaction, job)
     if state is None:
         return WriteAnswer.GONE, result

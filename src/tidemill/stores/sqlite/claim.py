@@ -92,10 +92,8 @@ class SqliteClaim:
         taken: dict[str, tuple[HeldReservation, ...]],
         calls: dict[str, str],
     ) -> None:
-        """Marks the jobs as running under the fence of this claim, and stores their reservations.
-
-        `taken` maps job ids to reservations. `calls` maps each job of a batch to the first job of its
-        call."""
+        """Marks the jobs as running under the fence of this claim, and stores their reservations. `taken`:
+        reservations by job id. `calls`: for each job of a batch, the first job of its call."""
         if not jobs:
             return
         transaction, request = self.transaction, self.request
@@ -122,8 +120,8 @@ class SqliteClaim:
         ]  # fmt: skip
 
     def save_number(self) -> None:
-        """Stores the number of this claim request. If the worker sends a request with the same number again,
-        it gets no new jobs. It gets the jobs of this claim that it still runs (J33)."""
+        """Stores the number of this claim request. A repeated request with this number gets no new jobs, only
+        the jobs of this claim that still run (J33)."""
         transaction, request = self.transaction, self.request
         transaction.execute(
             SQL.save_number,
@@ -132,8 +130,8 @@ class SqliteClaim:
 
 
 def _by_call(jobs: list[ReadyRow], calls: dict[str, str]) -> dict[str, array[int]]:
-    """Groups the sequence numbers of `jobs` by call. The dict key is the id of the call's first job. Jobs
-    that are not in `calls` are left out."""
+    """Groups the sequence numbers of `jobs` by call. A dict key is the id of a call's first job. Jobs without
+    an entry in `calls` are left out."""
     found: dict[str, array[int]] = {}
     for job in jobs if calls else ():
         if job.id in calls:
@@ -142,8 +140,8 @@ def _by_call(jobs: list[ReadyRow], calls: dict[str, str]) -> dict[str, array[int
 
 
 def _by_ids(claiming: SqliteClaim, ids: tuple[str, ...]) -> ClaimResult:
-    """Claims the jobs with the given ids (J37). The result lists each job as claimed, as blocked (it cannot
-    start now), or as gone (it has ended, expired or does not exist)."""
+    """Claims the jobs with the given ids (J37). The result lists each job as claimed, as blocked, or as gone
+    (ended, expired or unknown)."""
     transaction = claiming.transaction
     blocked: list[str] = []
     missing: list[str] = []
@@ -188,8 +186,8 @@ def _open_call(claiming: SqliteClaim, job: Job) -> bool:
 
 
 def _reserved(transaction: SqliteTransaction, job: Job) -> tuple[HeldReservation, ...] | None:
-    """Reserves the units that a job needs and returns the reservations; empty if the job needs no pool.
-    Returns None if a pool refuses."""
+    """Reserves the units that a job needs and returns the reservations. Returns None if a pool denies
+    them."""
     if not (job.needs or job.deferred_needs):
         return ()
     ledger = transaction.ledger
@@ -260,10 +258,7 @@ def _promote(claiming: SqliteClaim, queue: str) -> None:
 
 def _unblock_lanes(claiming: SqliteClaim, queue: str) -> None:
     """Unblocks the lanes of a queue whose block has ended, even if the claim can start no job of the queue
-    now.
-
-    A worker waits until the earliest end of a block in the table before it claims again. If the table kept a
-    block whose end has passed, the worker would claim again and again without waiting."""
+    now. Otherwise a worker would claim again and again without waiting."""
     transaction, wake_at = claiming.transaction, claiming.head(queue).wake_at
     if wake_at is not None and wake_at <= transaction.boot:
         transaction.execute(SQL_OF_LANES.unblock_expired, (queue, transaction.boot))

@@ -108,8 +108,7 @@ def _prepare(connection: apsw.Connection, path: Path, busy_timeout: BusyTimeout)
 
 def _enable_wal(connection: apsw.Connection, busy_timeout: BusyTimeout) -> str:
     """Switches the database to write-ahead logging and returns the journal mode. Retries while the file is
-    locked, because SQLite calls no busy handler here. Two processes that open a new file at the same time
-    would otherwise fail."""
+    locked, because SQLite calls no busy handler here."""
     tries = 0
     while True:
         try:
@@ -123,10 +122,10 @@ def _enable_wal(connection: apsw.Connection, busy_timeout: BusyTimeout) -> str:
 
 
 class BusyTimeout:
-    """A busy handler for SQLite that waits for a locked file. `remaining` is how many seconds it still waits.
+    """A busy handler for SQLite that waits for a locked file. `remaining`: how many seconds the handler still
+    waits.
 
-    SQLite's own busy handler sleeps up to 100 ms at a time. This handler sleeps at most 2 ms, because a
-    transaction takes about 1 ms."""
+    SQLite's own handler sleeps up to 100 ms at a time. This one sleeps at most 2 ms."""
 
     def __init__(self) -> None:
         self.remaining = BUSY_TIMEOUT_SECONDS
@@ -144,9 +143,8 @@ T = TypeVar("T")
 
 
 class ReadConnection:
-    """Runs reads on a separate connection, one at a time. New jobs may still be in the table `inbox`, which
-    reads do not see. `file_inbox` is a function that moves these jobs into the table `jobs`. It is called
-    before a read if there are such jobs."""
+    """Runs reads on a separate connection, one at a time. `file_inbox`: a function that moves new jobs from
+    the table `inbox`, which reads do not see, into the table `jobs`."""
 
     def __init__(self, file: DatabaseFile, clock: Clock, file_inbox: Callable[[], None]) -> None:
         self._file, self._path = file, file.path

@@ -1,5 +1,4 @@
-"""Reads and advances documents, and lists the worklist. A document is a flow, a schedule or a record (a value
-that a program stores, such as a token or a session)."""
+"""Reads and advances documents, and lists the worklist."""
 
 from __future__ import annotations
 
@@ -83,9 +82,8 @@ def get_documents(
 def get_worklist(
     transaction: SqliteTransaction, kind: DocumentKind, limit: int, ids: Sequence[str] | None
 ) -> Worklist:
-    """Returns up to `limit` documents of one kind to advance, each with its changed jobs (F10, F11). The
-    result also has the seconds until the next document of this kind becomes due; None if no document has a
-    later due time (F12). If `ids` is given, only these documents are returned."""
+    """Returns up to `limit` documents of one kind to advance, each with its changed jobs (F10, F11). Also
+    returns the seconds until the next document becomes due (F12). `ids`: return only these documents."""
     refuse_unstorable("ids", ids)
     changed, due = _waiting_documents(transaction, kind, limit, None if ids is None else tuple(ids))
     work_items = tuple(
@@ -100,8 +98,8 @@ def get_worklist(
 def _waiting_documents(
     transaction: SqliteTransaction, kind: DocumentKind, limit: int, ids: tuple[str, ...] | None
 ) -> tuple[dict[str, None], dict[str, None]]:
-    """Returns the ids of documents with job changes, and the ids of due documents. An id may be in both. Both
-    are dicts, used as ordered sets. If `ids` is given, only these documents are considered."""
+    """Returns the ids of documents with job changes, and the ids of due documents. An id may be in both. The
+    dicts are used as ordered sets."""
     of, now = kind.value, transaction.now
     if ids is None:
         work_items = transaction.execute(SQL.marked, (of, limit))
@@ -130,10 +128,7 @@ def find_documents(  # noqa: PLR0917 - the contract's
     cursor: str | None,
 ) -> DocumentPage:
     """Returns one page of documents of one kind, newest first, with the cursor of the next page (F21). `name`
-    and `states` restrict the search; None means any.
-
-    If `states` is given, reads one page per state and merges these pages. The index is sorted by age only
-    within one state."""
+    and `states` restrict the search; None means any."""
     refuse_unstorable("name", [name or ""])
     refuse_unstorable("states", states)
     behind = _NEWEST if cursor is None else parse_document_cursor(cursor)
@@ -157,10 +152,8 @@ def count_documents(transaction: SqliteTransaction, kind: DocumentKind) -> dict[
 
 
 def advance(transaction: SqliteTransaction, advances: Sequence[Advance]) -> list[AdvanceResult]:
-    """Applies the advances in order and then inserts the jobs of all of them (F1 to F5). Returns one result
-    per advance.
-
-    Inserting all jobs together halves the cost of a schedule's tick."""
+    """Applies the advances in order, and then inserts the jobs of all advances together (F1 to F5). Returns
+    one result per advance."""
     check_advances(advances)
     current = _current_documents(transaction, advances)
     answers: list[AdvanceResult] = []
@@ -228,14 +221,13 @@ def _save_document(transaction: SqliteTransaction, before: Document | None, afte
 
 
 def _index_fields(document: Document) -> tuple[object, ...]:
-    """Returns the fields of a document that are in an index, except `due`. If they are unchanged, a cheaper
-    statement saves the document."""
+    """Returns the fields of a document that are in an index, except `due`."""
     return document.name, document.state, document.finished, document.until
 
 
 def delete_document(transaction: SqliteTransaction, kind: DocumentKind, document: str) -> None:
     """Deletes a document and its entries in the worklist (F4). The store remembers the id of a deleted flow
-    for an hour, so that a flow that is sent again does not run again."""
+    for an hour, so a repeated request does not run the flow again."""
     for sql in (SQL.forget, SQL.delete_work):
         transaction.execute(sql, (kind.value, document))
     if kind in REMEMBERED_KINDS:
@@ -244,10 +236,8 @@ def delete_document(transaction: SqliteTransaction, kind: DocumentKind, document
 
 
 def _insert_jobs(transaction: SqliteTransaction, jobs: Sequence[DocumentJob]) -> list[str]:
-    """Inserts the jobs in order. Returns one id per job: its own id, or the id of the existing job that holds
-    its unique key (F3). A job that is invalid, or has its `error` set, is stored as a failed job.
-
-    Adjacent jobs of the same queue are inserted together."""
+    """Inserts the jobs in order. Returns one id per job: its own id, or the id of the job that holds its
+    unique key (F3). A job that is invalid or has an `error` is stored as a failed job."""
     ids: list[str] = []
     judged = [(made, made.error or _problem(transaction, made)) for made in jobs]
     for (queue, is_good), some in groupby(judged, lambda pair: (pair[0].queue, pair[1] is None)):

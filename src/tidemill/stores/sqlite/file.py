@@ -33,18 +33,15 @@ class FileLocation(NamedTuple):
 
 class DatabaseFile:
     """The database file of one store, shared by all connections to it. Detects that the file was deleted or
-    replaced.
-
-    SQLite would keep writing to a deleted or replaced file. Every job accepted in such a file is lost, and a
-    process that starts later uses a different file. `mode` is the permissions of a new file."""
+    replaced: SQLite would keep writing to the lost file. `mode`: the permissions of a new file."""
 
     def __init__(self, path: Path, mode: int = DEFAULT_FILE_MODE) -> None:
         self.path, self.mode = path, mode
         self._opened: FileLocation | None = None
 
     def locate(self) -> FileLocation:
-        """Returns the location that a new connection opens. Creates the file if this object has no opened
-        file yet and none exists. Raises StoreUnavailable if the opened file was deleted or replaced."""
+        """Returns the location that a new connection opens. The first call creates the file if none exists.
+        Raises StoreUnavailable if the opened file was deleted or replaced."""
         if self._opened is not None:
             self.check()
             return self._opened
@@ -53,11 +50,8 @@ class DatabaseFile:
         return FileLocation(absolute, _identity(absolute))
 
     def remember(self, location: FileLocation) -> None:
-        """Records `location` as the opened file, unless one is recorded already. Later checks compare with
-        this file.
-
-        The caller reads `location` before it connects. If the file is replaced before the connection opens,
-        `check` detects it."""
+        """Records `location` as the opened file, unless one is recorded already. The caller must read
+        `location` before it connects, so that `check` detects a replaced file."""
         self._opened = self._opened or location
 
     def forget(self) -> None:
@@ -86,12 +80,8 @@ class DatabaseFile:
         )
 
     def _create(self, target: Path) -> None:
-        """Creates the database file with its final permissions, if no file exists. The permissions must be
-        right from the beginning. SQLite copies them to its -wal and -shm files, and another process may open
-        the file at once.
-
-        Never opens an existing file, because closing it would release the locks of all connections of this
-        process to the file."""
+        """Creates the database file with its final permissions, if no file exists. Never opens an existing
+        file: closing it would release this process's locks on the file."""
         if os.path.exists(target):  # noqa: PTH110 - raises nothing
             return
         if _is_in_use(target.with_name(f"{target.name}-shm")):
@@ -102,7 +92,7 @@ class DatabaseFile:
         draft = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.new")
         try:
             draft.touch(0o600)
-            draft.chmod(self.mode)
+            draft.chmod(self.mode)  # before others see the file: SQLite copies the mode to -wal and -shm
             self._publish(draft, target)
         except OSError:
             return  # SQLite reports why
@@ -121,11 +111,8 @@ class DatabaseFile:
 
 
 def _is_in_use(shared_memory: Path) -> bool:
-    """True if a connection is still open to a database whose main file was deleted. `shared_memory` is the
-    path of the -shm file, on which SQLite holds a lock while a connection is open.
-
-    In this case no new main file may be created. The old connection and the new file would share one -shm
-    file, and every job in the new file would be lost."""
+    """True if a connection is still open to a database whose main file was deleted. A new main file would
+    lose jobs then. `shared_memory`: the path of SQLite's -shm file."""
     try:
         opened = os.open(shared_memory, os.O_RDWR)
     except OSError:
@@ -158,9 +145,8 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def file_warnings(path: Path, journal_mode: str, mode: int) -> Iterator[str]:
-    """Yields a sentence for each problem with the database file: old SQLite, network file system, little
-    disk space, wrong journal mode, readable by everyone. `mode` is the permissions that the store's URL
-    asks for."""
+    """Yields a sentence for each problem with the database file, such as a network file system. `mode`: the
+    permissions that the store's URL asks for."""
     if warning := old_sqlite_warning(apsw.sqlite_lib_version()):
         yield warning
     if kind := network_file_system(path.resolve(), read_mounts()):
@@ -212,8 +198,8 @@ def read_mounts() -> str:
 
 
 def network_file_system(path: Path, mountinfo: str) -> str | None:
-    """Returns the type of the network file system that holds `path`, such as `nfs4`. Returns None if `path`
-    is on a local file system. `mountinfo` is the text from `read_mounts`."""
+    """Returns the type of the network file system that holds `path`, such as `nfs4`; None on a local file
+    system. `mountinfo`: the text from `read_mounts`."""
     best, kind = -1, ""
     for line in mountinfo.splitlines():
         mount, _, source = line.partition(" - ")

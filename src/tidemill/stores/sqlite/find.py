@@ -53,12 +53,11 @@ _IN_AN_INDEX = ("ids", "id_prefix", "flow", "queue", "states")
 
 
 class SqliteSearchSource(msgspec.Struct, frozen=True):
-    """The jobs that a search reads before it applies the filter. At most one of the two fields is set.
+    """The jobs that a search reads before it applies the filter. At most one field is set; if none is set,
+    the search reads the whole table.
 
-    - `seq_queries`: SQL statements that read sequence numbers (`Job.seq`) from indexes, in no order
-    - `condition`: an SQL condition that selects the jobs with given ids or the jobs of one flow
-
-    If neither is set, the search reads the whole table, in the order of sequence numbers."""
+    - `seq_queries`: SQL statements that read sequence numbers (`Job.seq`) from indexes, unsorted
+    - `condition`: an SQL condition that selects the jobs with given ids or the jobs of one flow"""
 
     condition: str = ""
     seq_queries: tuple[str, ...] = ()
@@ -72,9 +71,8 @@ class SqliteSearchSource(msgspec.Struct, frozen=True):
 def find(
     transaction: SqliteTransaction, job_filter: Filter, limit: int, cursor: int | None, scan_limit: int | None
 ) -> JobPage:
-    """Returns one page of the jobs that match `job_filter`, newest first (R2, R11). `cursor` is the sequence
-    number (`Job.seq`) where the page before ended. `scan_limit` is the largest number of jobs to examine;
-    None means no limit."""
+    """Returns one page of the jobs that match `job_filter`, newest first (R2, R11). `cursor`: the sequence
+    number (`Job.seq`) where the previous page ended. `scan_limit`: the largest number of jobs to examine."""
     source = _source(transaction, check_filter(job_filter), cursor, bounded=scan_limit is not None)
     if source is None:
         return JobPage((), None)
@@ -120,10 +118,8 @@ def _rows(
     *,
     newest_first: bool = True,
 ) -> Iterator[Job]:
-    """Yields the jobs that match `job_filter`. The SQL statement excludes most other jobs, and the function
-    `matches_filter` checks each row exactly.
-
-    Only jobs with a sequence number below `before` and above `lower_bound` are read."""
+    """Yields the jobs of `source` that match `job_filter`. Reads only jobs with a sequence number below
+    `before` and above `lower_bound`."""
     statement = _statement(source, job_filter, before, lower_bound)
     order = SQL.newest_first if newest_first else SQL.oldest_first
     rows = transaction.execute(f"{statement}\n{order}", _values(job_filter, before, lower_bound))
@@ -154,8 +150,7 @@ def _source(
     transaction: SqliteTransaction, job_filter: Filter, before: int | None, *, bounded: bool
 ) -> SqliteSearchSource | None:
     """Returns where the search reads jobs: from indexes if few jobs match, else from the whole table. Returns
-    None if no job can match. `before` is the page's cursor. `bounded=True`: the search has a scan limit, so
-    it may not collect more than 300 000 sequence numbers."""
+    None if no job can match. `before`: the page's cursor. `bounded`: the search has a scan limit."""
     if job_filter.ids is not None or job_filter.flow is not None:
         return SqliteSearchSource(SQL.ids if job_filter.ids is not None else SQL.flow)
     if job_filter.id_prefix is not None:
@@ -213,8 +208,8 @@ def _lower_bound(
     before: int | None,
     most: int | None,
 ) -> int | None:
-    """Returns the sequence number of the newest job that is too old for this page; None if no job is. A page
-    examines at most `most` jobs of `source` with numbers below `before`, from new to old."""
+    """Returns the sequence number of the newest job that is too old for this page; None if no job is too old.
+    `most`: how many jobs below `before` a page may examine."""
     bounds = _bounds(before, None)
     if source.seq_queries:
         statement = SQL.next_of_seqs.format(source.within(bounds))
@@ -260,9 +255,8 @@ def _indexes_for(job_filter: Filter, states: frozenset[State]) -> Iterator[str]:
 
 
 def _queue(job_filter: Filter, *, named: bool) -> list[str]:
-    """Returns the SQL condition on the queue, in a list. If the filter has no queue, the list is empty. With
-    `named=True` it then has a condition that is true for every queue. SQLite needs such a condition to use an
-    index that begins with the queue."""
+    """Returns the SQL condition on the queue, in a list that may be empty. `named=True`: never empty, because
+    SQLite needs a condition to use an index that begins with the queue."""
     return [SQL.queue] if job_filter.queue is not None else [SQL.any_queue] if named else []
 
 

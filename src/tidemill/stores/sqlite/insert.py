@@ -125,8 +125,8 @@ def insert(transaction: SqliteTransaction, groups: Sequence[JobGroup]) -> list[l
 
 
 def insert_admitted(transaction: SqliteTransaction, group: JobGroup) -> list[InsertResult]:
-    """Inserts jobs that the caller has validated, even if the queue is over its length limit. These jobs come
-    from arrivals or documents, which were accepted earlier, so it is too late to refuse them."""
+    """Inserts jobs that the caller has validated, even if the queue is over its length limit. The store
+    accepted these jobs earlier, as arrivals or in documents."""
     incoming = _InsertBatch(transaction, limited=False)
     inserted = incoming.take(group, _already_answered(transaction, [group]))
     incoming.write()
@@ -198,10 +198,8 @@ class _InsertBatch:
     def _accept(
         self, job: NewJob, queue: str, held: set[str], answers: dict[str, InsertResult]
     ) -> InsertResult:
-        """Accepts one job, adds the result to `answers` and returns it. A job without a unique key, or whose
-        unique key no other job has, is written later together with other jobs.
-
-        `held` are the unique keys that stored jobs have. A conflict over such a key is resolved at once."""
+        """Accepts one job, adds the result to `answers` and returns it. Most jobs are only collected here and
+        written later together. `held`: the unique keys that stored jobs hold."""
         unique_key = None if job.unique is None else (queue, job.unique.key)
         if unique_key is None or (unique_key not in self._taken and unique_key[1] not in held):
             self._add_plain(job, queue)

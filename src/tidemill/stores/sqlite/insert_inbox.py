@@ -1,10 +1,8 @@
-"""Fast path for inserting a single ready job, the most common call: it appends one row to the table `inbox`.
+"""Fast path for inserting a single ready job: appends one row to the table `inbox`.
 
 A row of the inbox is an accepted job that is not yet in the table `jobs`. Every transaction that deals with
-jobs first moves these rows into `jobs`, so no caller ever sees the inbox. An insert that finds 256 rows or
-more in the inbox moves them too, so no transaction has many rows to move. Jobs with a unique key, pool,
-batch, flow or delay do not use the inbox; `insert.py` handles them. It also handles jobs of a queue with a
-length limit, and jobs whose id the store remembers from a deleted job."""
+jobs first moves these rows into `jobs`. Special jobs, such as jobs with a unique key or a pool, do not use
+the inbox; `insert.py` inserts them."""
 
 from __future__ import annotations
 
@@ -27,8 +25,8 @@ MAX_INBOX_ROWS = 256
 def append_job(
     connection: apsw.Connection, now: float, groups: Sequence[JobGroup]
 ) -> list[list[InsertResult]] | None:
-    """Appends one job to the inbox and returns its insert result. `now` is the wall time. Returns None and
-    changes nothing if `groups` has several jobs, or if the job needs `insert.py` (see this module)."""
+    """Appends one job to the inbox and returns its insert result. Returns None and changes nothing if
+    `insert.py` must insert the jobs. `now`: the wall time."""
     if len(groups) != 1 or len(groups[0].jobs) != 1:
         return None
     group = groups[0]
@@ -50,8 +48,8 @@ def append_job(
 
 
 def is_full(connection: apsw.Connection) -> bool:
-    """True if the inbox has at least 256 rows. Call this function right after an append: it looks at the row
-    id of the last insert. Row ids start again at 1 when the inbox is emptied."""
+    """True if the inbox has at least 256 rows. Call this right after an append: the function looks at the row
+    id of the last insert."""
     return connection.last_insert_rowid() >= MAX_INBOX_ROWS
 
 
@@ -75,8 +73,8 @@ def move_to_jobs(transaction: SqliteTransaction) -> None:
 
 
 def _move_one_by_one(transaction: SqliteTransaction) -> None:
-    """Moves the rows of the inbox if several rows have the same job id, or if a job with such an id exists.
-    Only the first row of each new id becomes a job; the other rows are dropped."""
+    """Moves the rows of the inbox one by one, because some job ids occur twice or exist already. Only the
+    first row of a new id becomes a job."""
     arrived = {row[0]: row for row in reversed(transaction.execute(SQL.all).fetchall())}
     transaction.execute(SQL.empty)
     known = known_ids(transaction, arrived)

@@ -1,8 +1,7 @@
-"""Selects the lanes of a queue from which a claim may take jobs: open lanes, limits per key, and blocks.
+"""Selects the lanes of a queue from which a claim may take jobs.
 
-Lanes that need the same pools are a group. A blocked group has one row, and a claim that sees this row skips
-all its lanes. A lane is not in the index of open lanes if one key of a pool blocks it, or if its batch waits
-for more jobs. So blocked jobs do not slow a claim down, however many there are."""
+A blocked group has one row; a claim that sees this row skips all lanes of the group. So blocked jobs do not
+slow a claim down."""
 
 from __future__ import annotations
 
@@ -78,14 +77,14 @@ class QueueHead(NamedTuple):
 
     @property
     def needs_admission(self) -> bool:
-        """True if pools or blocks can stop jobs of the queue: an open lane needs a pool, or the queue has a
-        block with an end. If False, the claim does not have to look at pools and blocks."""
+        """True if pools or blocks can stop jobs of the queue. If False, the claim need not look at pools and
+        blocks."""
         return bool(self.needs_pools) or self.wake_at is not None
 
 
 class KeyCapacity:
-    """How many jobs of each key may still start under `key_concurrency`. The jobs that this claim takes are
-    subtracted. `running` is the SQL statement that counts the running jobs of a key."""
+    """How many jobs of each key may still start under `key_concurrency` during this claim. `running`: the SQL
+    statement that counts the running jobs of a key."""
 
     def __init__(
         self, transaction: SqliteTransaction, queue: str, settings: QueueSettings, running: str
@@ -109,11 +108,11 @@ class KeyCapacity:
 
 
 class LaneCursor:
-    """Iterates over the open lanes of each group, in the order in which a claim serves them. A lane whose key
-    is at its concurrency limit is skipped, and a block is stored for it.
+    """Iterates over the open lanes of each group, in the order in which a claim serves them. Blocks lanes
+    whose key is at its concurrency limit.
 
-    `first` returns up to `limit` lanes of each group. `pooled=True`: some lanes need pools, so the cursor
-    first reads which groups are open. `pooled=False`: only the group without pools is read."""
+    - `limit`: the largest number of lanes that `first` returns per group
+    - `pooled`: False reads only the group without pools"""
 
     def __init__(
         self, transaction: SqliteTransaction, queue: str, capacity: KeyCapacity, limit: int, *, pooled: bool
@@ -138,14 +137,12 @@ class LaneCursor:
         return None if self.has_reached_limit else next(self._groups[group], None)
 
 
+# No method of LaneCursor: generator and cursor would form a cycle that only the garbage collector frees.
 def _lanes(
     transaction: SqliteTransaction, queue: str, capacity: KeyCapacity, limit: int, group: str
 ) -> Iterator[OpenLane]:
     """Yields the open lanes of a group in serving order, and blocks lanes whose key is at its limit. Reads
-    `limit` lanes first and more on demand.
-
-    This is a function and not a method of LaneCursor, because the generator and the cursor would refer to
-    each other. Only the garbage collector could free such a cycle."""
+    `limit` lanes first and more on demand."""
     after, count = _FIRST_POSITION, limit
     while True:
         rows = transaction.execute(SQL.open_lanes, (queue, group, *after, count)).fetchall()
@@ -207,10 +204,8 @@ class LaneAdmission:
     def _start_batch(
         self, rule: BatchPolicy, waiting: Sequence[ReadyRow], most: int
     ) -> BatchWait | ClaimDenial | BatchStart:
-        """Starts one call of a batch lane, if enough jobs wait and the pools have the units (B1 to B4).
-        `waiting` are the first jobs of the lane. `most` is how many of them may run.
-
-        Returns a BatchStart, a BatchWait (more jobs must come first) or a ClaimDenial (a pool refuses)."""
+        """Starts one call of a batch lane, or returns why the call cannot start now (B1 to B4). `waiting`:
+        the first jobs of the lane. `most`: how many of these jobs may run."""
         ledger, now, lane = self._transaction.ledger, self._transaction.now, waiting[0].lane
         answer = batch_start.start_batch(
             ledger,
@@ -228,9 +223,8 @@ class LaneAdmission:
         return answer
 
     def _batch_due_at(self, lane: str) -> float | None:
-        """Returns when the waiting batch of a lane must start even if it is not full; None if no time is
-        stored. Also returns None if this claim already started a call of the lane: the stored time was for
-        that call."""
+        """Returns when the waiting batch of a lane must start even if it is not full. Returns None if no time
+        is stored, or if this claim already started a call of the lane."""
         if lane in self._started:
             return None
         known: float | None = self._transaction.execute(
@@ -239,7 +233,7 @@ class LaneAdmission:
         return known
 
     def block(self, picked: LaneSelection[ReadyRow]) -> None:
-        """Stores a block for each lane and group that `picked` lists as unable to start now (P12, B2)."""
+        """Stores a block for each lane and group that cannot start now according to `picked` (P12, B2)."""
         transaction, queue = self._transaction, self._queue
         for lane in picked.blocked_lanes:
             if lane in self._full_lanes:

@@ -66,8 +66,7 @@ def _claim_of(held: HeldJob) -> tuple[str, int, int]:
 def _running_jobs(
     transaction: SqliteTransaction, heartbeat: Heartbeat
 ) -> dict[tuple[str, int, int], HeartbeatJob]:
-    """Returns those jobs of the heartbeat that are still running. A dict key is the (job id, fence, claim id)
-    of the current claim. The value has the job's sequence number, generation and attempts."""
+    """Returns those jobs of the heartbeat that are still running. A dict key is (job id, fence, claim id)."""
     if not heartbeat.held:
         return {}
     ids = apsw.carray(tuple(held.job for held in heartbeat.held))
@@ -125,9 +124,9 @@ def reclaim(transaction: SqliteTransaction, dead: Sequence[str]) -> ReclaimResul
 
 
 def end_previous_boot(transaction: SqliteTransaction, boot_id: str) -> None:
-    """Ends all leases if the machine was rebooted since the last transaction. The boot clock restarted, so
-    old leases cannot be compared with it. Also removes values of accounts that a reboot makes invalid.
-    `boot_id` identifies the current boot."""
+    """Ends all leases if the machine was rebooted since the last transaction, because the boot clock
+    restarted. Also removes values of accounts that a reboot makes invalid. `boot_id`: the id of the current
+    boot."""
     if transaction.execute(RECLAIM_SQL.boot).get == boot_id:
         return
     transaction.execute(RECLAIM_SQL.end_leases)
@@ -142,8 +141,8 @@ LEADERSHIP_SQL = load_statements("leadership")
 
 
 def lead(transaction: SqliteTransaction, duties: Sequence[str], worker: str, lease: float) -> Leadership:
-    """Makes a worker the leader of each duty (kind of maintenance) that no other worker leads. Its leadership
-    lasts `lease` seconds; a duty that it already leads is renewed (C1). The result also says which work waits
+    """Makes a worker the leader of each duty (kind of maintenance) that no other worker leads, for `lease`
+    seconds (C1). Renews the duties that the worker leads already. The result also says which work waits
     (C3)."""
     now, boot = transaction.now, transaction.boot
     leads = tuple(

@@ -1,10 +1,8 @@
-"""The ledger of the SQLite store: the accounts of pools that one transaction uses. Each account is read once
-and written once, however many jobs need it.
+"""The ledger of the SQLite store: the accounts that one transaction uses. Each account is read once and
+written once.
 
-When units become free, the same transaction unblocks the lanes that wait for these units. If a pool blocks a
-group of lanes, the table `blocks` has one row for the group. If one key of a pool blocks a lane, the row of
-the lane names this key. So a claim does not have to check whether the accounts of blocked lanes have
-changed."""
+When units become free, the same transaction unblocks the lanes that wait for these units. So a claim does not
+have to check the accounts of blocked lanes."""
 
 from __future__ import annotations
 
@@ -39,9 +37,8 @@ _REFUSALS = msgspec.json.Decoder(dict[str, int])
 
 
 class SqliteLedger:
-    """Implements `core.ledger.Ledger` for one transaction: loads and saves accounts, reservations and pool
-    history. When lanes are unblocked, their queues are added to `topics`, the wake-ups to send after the
-    commit."""
+    """Implements `core.ledger.Ledger` for one transaction. `topics`: the wake-ups to send after the commit;
+    unblocked lanes add their queues."""
 
     def __init__(
         self, connection: apsw.Connection, now: Instant, boot_id: str, cache: PoolCache, topics: set[str]
@@ -64,8 +61,8 @@ class SqliteLedger:
         return self._pools[name]
 
     def pool_changed(self, name: str) -> None:
-        """Forgets the loaded row of a pool, after it has changed in the database. The row is read again at
-        its next use, and all lanes that wait for the pool are unblocked."""
+        """Forgets the loaded row of a pool, after the row has changed in the database. Unblocks all lanes
+        that wait for the pool."""
         self._pools.pop(name, None)
         self._unblock(LANES.unblock_groups_of, name)
         self._unblock(LANES.unblock_lanes_of_pool, name)
@@ -77,8 +74,8 @@ class SqliteLedger:
         return key_overrides.first_override_end(None if row is None else row.override, account)
 
     def _end_override(self, name: str, row: PoolRow) -> None:
-        """Deletes the override of a pool if it has expired. So the override does not return when the wall
-        clock is set back (P2)."""
+        """Deletes the override of a pool if the override has expired (P2). Otherwise it would return when the
+        wall clock is set back."""
         if row.override is not None and not row.override.holds(self.now.wall):
             self._connection.execute(POOLS.override, (None, name))
             self.pool_changed(name)
@@ -97,8 +94,8 @@ class SqliteLedger:
         return settings, ended
 
     def peek_account(self, pool: PoolRow, account_key: AccountKey) -> tuple[PoolSettings, Account]:
-        """Returns the settings in force and the account of a pool or of one key of it. `load` does the same
-        but also deletes an override that has expired; this method never deletes it."""
+        """Returns the settings in force and the account of a pool or of one key of it. Unlike `load`, this
+        method does not delete an expired override."""
         account = self._accounts.get(account_key)
         if account is None:
             settings, account = self.as_of_now(pool, self._read(account_key))
@@ -116,8 +113,8 @@ class SqliteLedger:
         return settings, accounts.refresh_account(settings, stored, self._boot_id, self.now)
 
     def change_key(self, account_key: AccountKey, account: Account) -> None:
-        """Saves the account of a key whose limits have changed, and unblocks the lanes that wait for the key.
-        Jobs that were too large for the old limits are tried again too."""
+        """Saves the account of a key after its limits have changed. Unblocks the lanes that wait for the
+        key."""
         self._accounts[account_key] = account
         self._changed.add(account_key)
         for key in (account_key[1], ANY_LIMIT_KEY):
@@ -181,9 +178,9 @@ class SqliteLedger:
         self._connection.executemany(RESERVATIONS.add, rows)
 
     def exchange(self, claim: ClaimKey, worker: str, need: Need) -> bool | float:
-        """Makes units that the claim reserved for a later call count from now, because the handler makes this
-        call now (P18). Returns True if done, False if the claim has no such reservation, or the seconds to
-        wait if units are missing."""
+        """Starts to count units that the claim reserved for a later call, because the handler makes this call
+        now (P18). Returns True if done, False if the claim has no such reservation, or the seconds to wait if
+        units are missing."""
         row = self._connection.execute(RESERVATIONS.deferred, (*claim, need.pool, need.key or "")).fetchone()
         if row is None:
             return False
@@ -201,9 +198,10 @@ class SqliteLedger:
         return True
 
     def depart(self, claim: ClaimKey, worker: str, need: Need, departure: Departure) -> None:
-        """Counts the units of a request that is sent now and that its reservation does not cover (P21).
-        EXTRA: the request was not reserved and gets a new reservation, even if it does not fit. LATE: the
-        request leaves later than its reservation allows, so its units count from now."""
+        """Counts the units of a request that is sent now without a valid reservation (P21).
+
+        - `EXTRA`: the request has no reservation and gets one, even if the units are not free
+        - `LATE`: the request leaves too late for its reservation, so its units count from now"""
         if departure is Departure.EXTRA:
             reserved = late_calls.take_extra_request(self, need, self.now)
             self.hold(claim, worker, () if reserved is None else (reserved,))

@@ -93,8 +93,8 @@ def _override_key(
 def close_pool(
     transaction: SqliteTransaction, account: AccountKey, *, until: float | None, by: str, reason: str | None
 ) -> None:
-    """Closes a pool, or one key of it, for an operator (P5). `until` is the wall time when the closure ends;
-    None means until it is opened. `by` is the operator."""
+    """Closes a pool, or one key of it, for the operator `by` (P5). `until`: the wall time when the closure
+    ends; None means until an operator opens the pool."""
     _check_key(transaction, account)
     if problem := problem_with_operator_mark(by, reason, until):
         raise ConfigurationError(f"pool {account[0]!r}: {problem}")
@@ -114,7 +114,7 @@ def observe(
     transaction: SqliteTransaction, observations: Sequence[Observation], chance: Callable[[], float]
 ) -> tuple[PoolChange, ...]:
     """Applies observations from providers' answers, such as a refusal, to the pools. Returns the resulting
-    changes of pools (P4). `chance` returns a random number, which is used after a refusal."""
+    changes of pools (P4). `chance`: returns a random number."""
     ledger = transaction.ledger
     core_ledger.settle_reservations(
         ledger, (), UsageReport(observations=tuple(observations)), "", ledger.now, chance
@@ -131,9 +131,8 @@ def reserve(  # noqa: PLR0917 - a claim is named by three values
     departure: Departure | None = None,
 ) -> float | None:
     """Reserves more units for a running job (P3). Returns None if the units were reserved, else the seconds
-    to wait. The wait is infinite if the claim is not current.
-
-    With `departure` the worker is sending the request now: the units count even if too few are free (P21)."""
+    to wait; infinite if the claim is not current. `departure`: the request is sent now, so its units count
+    even if they are not free (P21)."""
     ledger = transaction.ledger
     problem = None if departure else problem_with(transaction, need)
     if problem:
@@ -167,8 +166,7 @@ def problem_with(transaction: SqliteTransaction, need: Need) -> str | None:
 
 def problem_with_waiting(transaction: SqliteTransaction, job: Job, deferred: tuple[Need, ...]) -> str | None:
     """Returns a sentence that says why the pools can never admit the waiting job; None if they can (P18).
-    `deferred` are units that the handler requested while it ran and did not get. They are added to the job's
-    own needs."""
+    `deferred`: units that the handler requested and did not get."""
     problems = (problem_with(transaction, need) for need in combine_needs(job.needs, deferred))
     return next((problem for problem in problems if problem), None)
 
@@ -217,7 +215,7 @@ def pool_history(transaction: SqliteTransaction, pool: str, since: float) -> lis
 
 def delete_unused_accounts(transaction: SqliteTransaction, limit: int) -> None:
     """Deletes the accounts of pool keys that were unused for 60 s, if nothing is reserved, used or closed in
-    them. Examines at most `limit` accounts; accounts that must stay are examined again later."""
+    them. Examines at most `limit` accounts."""
     ledger, since = transaction.ledger, transaction.now - pool_statistics.UNUSED_KEY_SECONDS
     for pool, key in transaction.execute(ACCOUNTS.unused_accounts, (since, limit)).fetchall():
         row, account = ledger.pool(pool), (pool, key)

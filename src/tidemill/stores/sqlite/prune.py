@@ -51,7 +51,8 @@ def prune(transaction: SqliteTransaction, limit: int) -> PruneResult:
 
 
 def _prune_state(transaction: SqliteTransaction, queue: str, state: State, limit: int) -> tuple[int, int]:
-    """Deletes up to `limit` ended jobs. Returns (all deleted, those too many but not too old) (J84)."""
+    """Deletes up to `limit` ended jobs. Returns the number of deleted jobs, and how many of them were deleted
+    before the retention age because of the count limit (J84)."""
     keep = transaction.settings(queue).retention(state)
     selected: dict[int, None] = {}
     if keep.age is not None and limit > 0:
@@ -68,8 +69,8 @@ def _prune_state(transaction: SqliteTransaction, queue: str, state: State, limit
 
 
 def _prune_documents(transaction: SqliteTransaction, limit: int) -> int:
-    """Deletes expired documents (F4). The ended jobs of a flow are deleted before the flow; a flow with a
-    live job stays (J83). Returns the number of deleted jobs and documents, at most `limit`."""
+    """Deletes expired documents, and the ended jobs of expired flows (F4). A flow with a live job stays
+    (J83). Returns the number of deleted jobs and documents, at most `limit`."""
     dropped = 0
     for kind, document in _expired_documents(transaction):
         if dropped >= limit:
@@ -91,8 +92,8 @@ def _prune_documents(transaction: SqliteTransaction, limit: int) -> int:
 
 
 def _expired_documents(transaction: SqliteTransaction) -> Iterator[tuple[DocumentKind, str]]:
-    """Yields (kind, id) of all expired documents, read page by page. One page would not be enough: it could
-    be full of flows that cannot be deleted yet, and the documents after them would stay forever."""
+    """Yields (kind, id) of all expired documents, read page by page. Flows that cannot be deleted yet could
+    fill the first page."""
     last: tuple[float, str, str] | None = (-math.inf, "", "")
     while last is not None:
         rows = transaction.execute(

@@ -46,10 +46,11 @@ def override_queue(transaction: SqliteTransaction, queue: str, edit: OverrideEdi
 
 
 def end_override(transaction: SqliteTransaction, queue: str) -> None:
-    """Deletes the override of a queue if it has expired, so that it does not return when the wall clock is
-    set back. Also opens the lanes that were blocked by its limits (Q2)."""
+    """Deletes the override of a queue if the override has expired. Also opens the lanes that its limits have
+    blocked (Q2)."""
     override = transaction.queue(queue).override
     if override is not None and not override.holds(transaction.now):
+        # If it stayed, it would return when the wall clock is set back.
         transaction.execute(SQL.override, (None, queue))
         transaction.queue_changed(queue)
 

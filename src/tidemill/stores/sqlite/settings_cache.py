@@ -24,8 +24,8 @@ QueueTexts = tuple[str, str | None, str | None]
 
 
 class CachedQueueRow(msgspec.Struct, frozen=True):
-    """The parsed row of a queue. `overridden` is the declared settings with the override applied.
-    `known=False`: the queue has no row, so it has default settings."""
+    """The parsed row of a queue. `overridden`: the declared settings with the override applied. `known`:
+    False if the queue has no row and so has default settings."""
 
     declared: QueueSettings
     override: Override[QueueChanges] | None
@@ -34,8 +34,8 @@ class CachedQueueRow(msgspec.Struct, frozen=True):
     known: bool = True
 
     def in_force(self, now: float) -> QueueSettings:
-        """Returns the settings that apply at the wall time `now`. The rule is the same as in
-        `core.queues.queue_settings_in_force`, but this method only chooses between two prepared values."""
+        """Returns the settings that apply at the wall time `now`, by the rule of
+        `core.queues.queue_settings_in_force`."""
         return self.declared if self.override is None or not self.override.holds(now) else self.overridden
 
     def info(self, name: str, now: float) -> QueueInfo:
@@ -55,7 +55,7 @@ class PoolRow(msgspec.Struct, frozen=True):
 
 
 class PoolCache:
-    """The parsed rows of pools. Every `read` reads the row from the database, and parses it only if its text
+    """The parsed rows of pools. `read` always reads the row from the database, and parses it only if its text
     has changed."""
 
     def __init__(self) -> None:
@@ -82,8 +82,8 @@ def pool_row(declared: str, override: str | None) -> PoolRow:
 
 
 class SettingsCache:
-    """The parsed rows of queues and pools. Every `read` reads the row from the database, because another
-    process may have changed it. The row is parsed only if its text has changed."""
+    """The parsed rows of queues and pools. `read` always reads the row from the database, and parses it only
+    if its text has changed."""
 
     def __init__(self) -> None:
         self._parsed: dict[str, tuple[QueueTexts, CachedQueueRow]] = {}

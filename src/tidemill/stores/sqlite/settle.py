@@ -40,11 +40,9 @@ def settle_units(
     answers: Sequence[WriteAnswer],
     chance: Callable[[], float],
 ) -> list[WriteAnswer]:
-    """Ends the reservations of each claim and counts the units that its call used, once per claim. This is
-    also done if the store refused the settlement itself (P13, P16).
-
-    Returns `answers`, with CHARGED for each job that loses an attempt because the provider refused its call
-    (P17). `chance` returns random numbers."""
+    """Counts the units that each claim used and ends its reservations, even if the settlement was refused
+    (P13, P16). Returns `answers`, with CHARGED for each job that loses an attempt because the provider
+    refused its call (P17)."""
     charged: dict[ClaimKey, int] = {}
     held = units_of_jobs(transaction, (item.job for item in settlements))
     for at, (item, answer) in enumerate(zip(settlements, answers, strict=True)):
@@ -60,9 +58,8 @@ def settle_units(
 
 
 def _is_first_settlement(transaction: SqliteTransaction, claim: ClaimKey, answer: WriteAnswer) -> bool:
-    """True if the usage that the worker reports has to be counted. The usage of an accepted settlement (OK)
-    always counts. If the store has taken the job back, it has counted the reserved units as used. Then only
-    the first report of the claim counts and corrects this number (P14)."""
+    """True if the reported usage has to be counted. If the store has taken the job back, only the claim's
+    first report counts (P14)."""
     return answer is WriteAnswer.OK or transaction.execute(RESERVATIONS.confirm, claim).get is not None
 
 
@@ -72,10 +69,9 @@ def _charge_refusals(
     answers: Sequence[WriteAnswer],
     charged: dict[ClaimKey, int],
 ) -> list[WriteAnswer]:
-    """Returns `answers`, with CHARGED where the provider's refusal costs the job an attempt (P17).
-
-    `charged` has the refused calls. It maps the claim of a call's first job to the position of that job in
-    `settlements`. The other jobs of the call come after this position and are charged too."""
+    """Returns `answers`, with CHARGED for each job that loses an attempt because the provider refused its
+    call (P17). `charged`: the claim of each refused call, with the position of the call's first job in
+    `settlements`."""
     results = list(answers)
     jobs = transaction.by_id(item.job for item in settlements)
     for at, (item, answer) in enumerate(zip(settlements, answers, strict=True)):
@@ -88,16 +84,15 @@ def _charge_refusals(
 
 def recount_units(transaction: SqliteTransaction, jobs: Iterable[Job]) -> None:
     """Ends the reservations of running jobs that the store takes back from their workers (P14). The units
-    count as used from now on, because the worker may have made the call or may still make it."""
+    count as used, because the worker may have made the call."""
     claims = {(job.id, job.fence, job.claim) for job in jobs}
     held = units_of_jobs(transaction, (name for name, _, _ in claims))
     _recount_units(transaction, {claim: held[claim] for claim in held if claim in claims})
 
 
 def end_abandoned_units(transaction: SqliteTransaction, dead: Sequence[str]) -> None:
-    """Ends the reservations of jobs that were cancelled while they ran, if their lease has ended without a
-    settlement (P14). Their units count as used from now on. If the worker is in `dead`, the function does not
-    wait for the end of the lease."""
+    """Ends the reservations of jobs that were cancelled while they ran, when their lease has ended (P14). The
+    units count as used. `dead`: workers whose leases count as ended now."""
     _recount_units(
         transaction, _by_claim(transaction.execute(RESERVATIONS.abandoned, (transaction.boot, text_of(dead))))
     )
@@ -105,7 +100,7 @@ def end_abandoned_units(transaction: SqliteTransaction, dead: Sequence[str]) -> 
 
 def abandon_units(transaction: SqliteTransaction, job: Job) -> None:
     """Keeps the reservations of a running job that is being cancelled, because its worker may still make the
-    call. They end when the worker settles the job, or when the lease ends (P14)."""
+    call. The reservations end with the settlement or the lease (P14)."""
     transaction.execute(RESERVATIONS.abandon, (job.lease, job.id, job.fence, job.claim))
 
 

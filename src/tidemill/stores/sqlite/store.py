@@ -55,11 +55,11 @@ from tidemill.stores.sqlite.writer import SqliteWriter
 
 
 class SqliteStore:
-    """A store in one SQLite file. `mode` is the permissions of the files that the store creates.
+    """A store in one SQLite file. `mode`: the permissions of the files that the store creates.
 
     A durable transaction waits for the disk before it is answered. Heartbeats, leadership, pruning and claims
-    that reserve no units are not durable: a power cut may undo the last of them. No harm is done. The power
-    cut also stops all workers, so their claims are over, and the next pruning deletes the same jobs again."""
+    that reserve no units are not durable. A power cut may undo the last of these transactions. This does no
+    harm, because the power cut also stops all workers."""
 
     def __init__(
         self,
@@ -89,9 +89,8 @@ class SqliteStore:
             self._file.forget()
 
     def new_handle(self) -> SqliteStore:
-        """Returns another SqliteStore object on the same file, for another thread. Both objects share their
-        wake-ups, so they wake each other without a socket. If the file was deleted, the new object does not
-        create a new file."""
+        """Returns another SqliteStore object on the same file, for another thread. The two objects share
+        their wake-ups."""
         other = SqliteStore(self.path, clock=self._clock, entropy=self._entropy)
         other._file, other._owns_file = self._file, False
         other._share(self._wakeups)
@@ -136,8 +135,7 @@ class SqliteStore:
         )
 
     def _claim(self, transaction: SqliteTransaction, request: ClaimRequest, began: float) -> ClaimResult:
-        """Claims jobs, and adds to the result the seconds since `began` (P20). The claim spent them waiting
-        for its turn and for the lock of the file."""
+        """Claims jobs. The result also has the seconds that the claim waited since `began` (P20)."""
         return claim(transaction, request, self._entropy.claim_id).after(transaction.boot - began)
 
     async def settle(

@@ -60,8 +60,8 @@ class SqliteTransaction:
 
     @property
     def has_reserved(self) -> bool:
-        """True if this transaction reserved units. In this case the commit must be on disk before the answer,
-        because the caller may spend the units at once."""
+        """True if this transaction reserved units. Its commit must then be on disk before the answer, because
+        the caller may spend the units at once."""
         return self._ledger is not None and self._ledger.has_reserved
 
     def take_pool_changes(self) -> tuple[PoolChange, ...]:
@@ -94,8 +94,8 @@ class SqliteTransaction:
         return self.queue(queue).in_force(self.now)
 
     def queue_changed(self, name: str) -> None:
-        """Forgets the loaded row of a queue, after it has changed in the database. The next use reads the row
-        again. Also opens the lanes that a concurrency limit has blocked."""
+        """Forgets the loaded row of a queue, after the row has changed in the database. Also opens the lanes
+        that a concurrency limit has blocked."""
         self._queues.pop(name, None)
         self.connection.execute(SQL.reopen_lanes, (name,))
 
@@ -115,7 +115,7 @@ class SqliteTransaction:
 
     def droppable(self, queue: str, state: State) -> int:
         """Returns how many ended jobs in `state` the queue's retention may delete. Jobs of flows are not
-        counted, because their flow decides how long they stay."""
+        counted: the flow decides how long its jobs stay."""
         counter = f"{state.value}_flow_jobs"
         stored = self.connection.execute(SQL.counter, (queue, counter)).get
         return self.count(queue, state) - (stored or 0) - self._counts.get((queue, counter), 0)
@@ -143,8 +143,8 @@ class SqliteTransaction:
             self.add_to_lane(job.queue, job.lane, (job.priority, job.due, job.seq))
 
     def add_to_lane(self, queue: str, lane: str, position: tuple[int, float, int], jobs: int = 1) -> None:
-        """Updates a lane that got `jobs` new ready jobs. `position` is (priority, due time, sequence number)
-        of the first new job. It becomes the head of the lane if it sorts before the current head."""
+        """Updates a lane that got `jobs` new ready jobs. `position`: (priority, due time, sequence number) of
+        the first new job."""
         group = lane_group(lane)
         if group:
             self.connection.execute(SQL.unblock_for_priority, (queue, lane, position[0]))
@@ -153,8 +153,7 @@ class SqliteTransaction:
         self.connection.execute(SQL.add_to_lane, (queue, lane, group, *position))
 
     def _wake_queue(self, job: Job) -> None:
-        """Wakes the queue of a job that is ready or scheduled. Idle workers need to know about ready jobs and
-        new due times."""
+        """Wakes the queue of a job that is ready or scheduled."""
         if job.state is State.READY or job.state is State.SCHEDULED:
             self.topics.add(queue_topic(job.queue))
 
@@ -204,7 +203,7 @@ class SqliteTransaction:
             self._release_holds(job)
 
     def mark_document(self, kind: DocumentKind, document: str, job: str = "") -> None:
-        """Puts a document on the worklist (F10). `job` is the job that changed; empty means that all jobs of
+        """Puts a document on the worklist (F10). `job`: the job that changed; empty means that all jobs of
         the document have to be looked up."""
         self.connection.execute(SQL.mark_document, (kind.value, document, job))
         self.topics.add(worklist_topic(kind))
@@ -228,8 +227,8 @@ class SqliteTransaction:
         return None if row is None else (int(row[0]), int(row[1]))
 
     def release_successors(self, ended: Iterable[str]) -> None:
-        """Releases the successors that wait for the jobs `ended`. Each becomes ready, or scheduled if its
-        time has not come."""
+        """Releases the successors that wait for the jobs `ended`. A successor becomes ready, or scheduled if
+        its time has not come."""
         ids = tuple(ended)
         if not ids:
             return
@@ -274,13 +273,12 @@ class SqliteTransaction:
 
     def touch(self, queue: str, lane: str, served: int | None = None) -> None:
         """Records that the ready jobs of a lane changed; `refresh_lanes` later writes the lane's new first
-        job. If a claim took a call from the lane, `served` is the store-wide number of that call. Of lanes
-        with the same priority, the one with the smallest `served` comes next."""
+        job. `served`: the store-wide number of the call that a claim took from the lane."""
         self._lanes[queue, lane] = served or self._lanes.get((queue, lane))
 
     def free_slot(self, queue: str, lane: str) -> None:
-        """Called when a job of the lane has stopped running. If `key_concurrency` is set, opens the lanes of
-        the job's key. Wakes the queue if it has a concurrency limit of any kind."""
+        """Opens the lanes of a key after one of its jobs has stopped running, if `key_concurrency` is set.
+        Wakes the queue if it has any concurrency limit."""
         settings = self.settings(queue)
         if settings.key_concurrency is not None and (key := lane_key(lane)):
             self.connection.execute(SQL.unblock, (queue, key))

@@ -1,15 +1,12 @@
 """Wake-ups within a process and between processes.
 
-A topic names the thing that a listener waits for, such as new jobs of a queue. Every listener has a Unix
-datagram socket in a folder beside the database. Before a listener waits, it arms: it links its socket into
-one folder per topic. The sender of a wake-up first removes one link and then sends one byte to the linked
-socket. So the next wake-up goes to another idle worker. A busy worker has no links and is not disturbed.
+A topic names what a listener waits for, such as new jobs of a queue. Every listener has a Unix datagram
+socket in a folder beside the database. To arm, a listener links its socket into one folder per topic. The
+sender removes one link and then sends one byte to the linked socket. A busy worker has no links and is not
+disturbed.
 
-The sender must remove the link before it sends. A worker may arm again as soon as it is woken, and a later
-removal would delete its new link.
-
-Without Unix sockets, or if the folder cannot be written, listeners wait until their timeout. Wake-ups are
-only hints, so this costs time and nothing else."""
+The sender must remove the link before it sends. A woken worker may arm again at once, and a late removal
+would delete its new link. Without Unix sockets, listeners wait until their timeout."""
 
 from __future__ import annotations
 
@@ -32,8 +29,8 @@ _MAX_LINK_TRIES = 10
 
 
 class SqliteWakeups:
-    """Sends wake-ups and creates listeners, for one database file. `mode` is the permissions of the socket
-    files. Folders get the same permissions plus the right to enter them."""
+    """Sends wake-ups and creates listeners, for one database file. `mode`: the permissions of the socket
+    files."""
 
     def __init__(self, path: Path, entropy: Entropy, mode: int) -> None:
         self.folder = path.with_name(path.name + "-wake")
@@ -55,8 +52,7 @@ class SqliteWakeups:
         return SqliteListener(self, tuple(topics), self._entropy.new_id())
 
     def announce(self, topics: Iterable[str], ended: Sequence[str]) -> None:
-        """Sends the wake-ups of a committed transaction. `ended` are the ids of jobs that ended; they are
-        announced only if some listener waits for a job."""
+        """Sends the wake-ups of a committed transaction. `ended`: the ids of jobs that ended."""
         self.wake(topics)
         awaited = {name for name in self._folders() if name.startswith("job-")} if ended else set()
         with self._lock:
@@ -82,8 +78,7 @@ class SqliteWakeups:
         self._reset()
 
     def make_folder(self, folder: Path) -> None:
-        """Creates a folder with the permissions for wake-ups. A new folder keeps the setgid bit that it
-        inherits. An existing folder stays unchanged."""
+        """Creates a folder with the permissions for wake-ups. An existing folder stays unchanged."""
         try:
             folder.mkdir(0o700)
         except FileExistsError:
@@ -140,8 +135,8 @@ class SqliteWakeups:
 
 
 class SqliteListener:
-    """Waits for wake-ups of some topics. `name` is unique and never reused, so files left behind by a killed
-    process do no harm."""
+    """Waits for wake-ups of some topics. `name`: unique and never reused, so that files of a killed process
+    do no harm."""
 
     def __init__(self, wakeups: SqliteWakeups, topics: tuple[str, ...], name: str) -> None:
         self.topics = topics
@@ -221,8 +216,8 @@ class SqliteListener:
         self._address.chmod(self._wakeups.mode)
 
     def _link(self, folder: Path) -> None:
-        """Links the socket into the folder of a topic. An existing link stays. Creates the folder if another
-        process has removed it because it was empty."""
+        """Links the socket into the folder of a topic. An existing link stays. Creates the folder if it is
+        missing."""
         with contextlib.suppress(OSError):
             for _ in range(_MAX_LINK_TRIES):
                 try:
@@ -249,8 +244,7 @@ def folder_name(topic: str) -> str:
 
 def _send(link: Path) -> bool:
     """Wakes the listener behind `link` and returns True. Returns False if no byte was sent; the caller then
-    wakes another listener. There are three causes. Another process removed the link first and wakes this
-    listener. The listener's process has died. Or its process is stopped and the socket buffer is full."""
+    wakes another listener."""
     try:
         link.unlink()
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, _short(_address(link)) as address:
@@ -279,8 +273,8 @@ def _delete_dead_sockets(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _short(path: Path) -> Iterator[str]:
-    """Yields a socket address of at most 100 bytes for `path`; the system refuses long socket addresses. For
-    a longer path, the address goes through an open file descriptor of the folder (/proc/self/fd)."""
+    """Yields a socket address of at most 100 bytes for `path`, because the system refuses longer
+    addresses."""
     if len(os.fsencode(path)) <= _MAX_ADDRESS_BYTES:
         yield str(path)
         return

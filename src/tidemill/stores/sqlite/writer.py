@@ -1,9 +1,8 @@
 """The only writer of a store object. It commits several requests together (group commit).
 
-Coroutines submit requests to the writer's thread. The thread commits all waiting requests together, so that
-they share one fsync. If a request fails, the whole group is rolled back, and each request runs again alone.
-So no caller gets the error of another. If the transaction cannot begin because the file is locked, all
-callers get this error. A caller without an event loop runs its request in its own thread."""
+Coroutines submit requests to the writer's thread. The thread commits all waiting requests with one fsync. If
+a request fails, the group is rolled back and each request runs again alone. A caller without an event loop
+runs its request in its own thread."""
 
 from __future__ import annotations
 
@@ -107,10 +106,8 @@ class SqliteWriter:
             self._lock.release()
 
     def append(self, groups: Sequence[JobGroup]) -> list[list[InsertResult]] | None:
-        """Appends one job to the table `inbox`, in the caller's thread. Returns its insert result. Returns
-        None if the inbox cannot take the job; the caller must then insert it in a normal transaction.
-
-        The append is a single statement, and by itself a durable transaction."""
+        """Appends one job to the table `inbox`, in the caller's thread, and returns its insert result.
+        Returns None if the caller must insert the job in a normal transaction."""
         # No context managers here: this is the most common call of a program, and their cost is measurable.
         began = self._clock.boot()
         self._take_connection()
@@ -150,8 +147,8 @@ class SqliteWriter:
         return request.future
 
     def _take_connection(self) -> None:
-        """Takes the lock of the connection; the caller releases it. Raises StoreUnavailable after 3.5 s, the
-        same limit as for a file locked by another process."""
+        """Takes the lock of the connection. The caller must release the lock. Raises StoreUnavailable after
+        3.5 seconds."""
         if not self._lock.acquire(timeout=BUSY_TIMEOUT_SECONDS):
             raise StoreUnavailable(f"{self._path}: this process has held the database for too long")
         if self._closed:
@@ -213,7 +210,7 @@ class SqliteWriter:
 
     def _check_file(self, group: list[WriteRequest]) -> None:
         """Checks after the commit that the database file was not deleted or replaced. If it was, all requests
-        of the group fail, because their changes would be lost."""
+        of the group fail."""
         try:
             self._file.check()
         except StoreError as error:
@@ -221,11 +218,8 @@ class SqliteWriter:
                 request.fail(error, self._path)
 
     def _flush_reserved(self, connection: apsw.Connection, group: list[WriteRequest]) -> None:
-        """Makes sure that reserved units are on the disk before the claim is answered. Does nothing if no
-        unit was reserved or the commit was durable.
-
-        The caller may spend the units at once, so a calendar window must still count them after a power cut.
-        This method makes one durable commit, which also brings the earlier commits to the disk."""
+        """Makes sure that reserved units are on the disk before the claim is answered. The caller may spend
+        the units at once, so they must survive a power cut."""
         if self._synchronous == "full":
             return
         if not any(request.transaction is not None and request.transaction.has_reserved for request in group):
@@ -258,7 +252,7 @@ class SqliteWriter:
 
     def _set_busy_timeout(self, began: float) -> None:
         """Sets how long SQLite waits for a locked file: the usual time, less the time that the oldest request
-        has already waited for other threads. `began` is the boot time of that request."""
+        has already waited. `began`: the boot time of that request."""
         self._busy_timeout.remaining = max(
             _MIN_BUSY_TIMEOUT_SECONDS, BUSY_TIMEOUT_SECONDS - (self._clock.boot() - began)
         )
@@ -294,8 +288,8 @@ class SqliteWriter:
 
 
 def _gather(requests: SimpleQueue[WriteRequest | None]) -> tuple[list[WriteRequest], bool]:
-    """Waits for a request and returns it with all other waiting requests, at most 64. The second value is
-    True if the writer has to close after these requests."""
+    """Waits for a request and returns it with the requests that already wait, at most 64 in all. Also returns
+    True if the writer has to close afterwards."""
     group: list[WriteRequest] = []
     request = requests.get()
     while request is not None:

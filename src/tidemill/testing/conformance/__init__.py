@@ -15,13 +15,15 @@ The author of a store writes one test module::
             ...  # write an arrival the way another program would
         return arrive
 
-`make_store` returns a function that creates a new, empty store with the given clock; the store is not open
-yet. `arrive` returns a function that writes an arrival into the store, as another program would. The test
-names cite the numbered obligations of `tidemill.contract` (J, Q, P, K, F, R, C, W, S, U) and the invariants
-of the project (I). The suite needs pytest-asyncio, in strict or auto mode.
+`make_store` returns a function that creates a new, empty store that is not open yet. `arrive` returns a
+function that writes an arrival into the store. The suite needs pytest-asyncio, in strict or auto mode.
+
+The test names cite the numbered obligations of `tidemill.contract` (J, Q, P, K, F, R, C, W, S, U) and the
+invariants of the project (I).
 
 `lockstep` is a second suite. It runs random calls on the store and on the memory store and compares the
-answers."""
+answers.
+"""
 
 import inspect
 

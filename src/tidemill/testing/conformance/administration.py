@@ -157,7 +157,7 @@ class TestStoreHandles:
 
     async def test_s3_blocking_verbs_work_on_a_thread_without_a_loop(self, driver: StoreDriver) -> None:
         """A thread without an event loop can insert, cancel and read jobs. It uses the store's blocking
-        methods; if there are none, it starts an event loop and opens a second store handle."""
+        methods, or else its own event loop and a second store handle."""
         blocking = driver.store.blocking
         group, job_filter = JobGroup("q", (new_job("a"),)), Filter(ids=("a",))
 

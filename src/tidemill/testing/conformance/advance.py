@@ -1,7 +1,7 @@
 """Conformance tests for `advance`: the store writes a document together with its jobs, or writes nothing.
 
-A document is a flow, a schedule or a record. A record is a document that no worker advances, such as a token
-or a session."""
+A record is a document that no worker advances, such as a token or a session.
+"""
 
 from __future__ import annotations
 
@@ -170,8 +170,8 @@ class TestAdvance:
         assert await load_job_changes(driver) == {"f": [(id_, State.FAILED) for id_ in "abc"]}
 
     async def test_f3_an_invalid_job_keeps_its_key_and_limits(self, driver: StoreDriver) -> None:
-        """An invalid job of a flow keeps its key, priority and tags, and its timeout if that is valid. After
-        an operator's retry it runs in the lane of its key, like an accepted job."""
+        """An invalid job of a flow keeps its key, priority, tags and valid timeout. After an operator's retry
+        it runs in the lane of its key, like an accepted job."""
         await driver.store.declare({"q": QueueSettings(key_concurrency=1)})
         limits: dict[str, Any] = {"key": "k", "priority": 2, "timeout": 9.0, "tags": ("t",), "trace": "r"}
         jobs = [
@@ -243,7 +243,7 @@ class TestAdvance:
 
     async def test_f4_a_record_stays_until_it_is_written(self, driver: StoreDriver) -> None:
         """A record (a token, a session) changes only by a write that names its current revision. After the
-        record was deleted, or pruned at the end of its retention, a new record can have its id."""
+        record was deleted or pruned, a new record can have its id."""
         for by_hand in (True, False):
             (begun,) = await run_advances(driver, advance_to("t", kind=RECORD, next={"name": "token"}))
             assert begun.document is not None
@@ -266,8 +266,8 @@ class TestAdvance:
             assert await driver.store.document_counts(RECORD) == {}
 
     async def test_f5_f13_a_record_is_on_no_worklist(self, driver: StoreDriver) -> None:
-        """One advance writes a record (a token, a session) and its jobs, or nothing. No worker advances a
-        record, so the store refuses a due time or `requeue` for it, and no worklist contains it."""
+        """One advance writes a record (a token, a session) and its jobs, or nothing. No worklist contains a
+        record, and the store refuses a due time or `requeue` for it."""
         for wrong in (
             advance_to("t", kind=RECORD, requeue=True),
             advance_to("t", kind=RECORD, next={"due": 1.0}),

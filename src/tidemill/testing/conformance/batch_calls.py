@@ -205,8 +205,7 @@ class TestReclaimedBatchCalls:
 
     async def test_b7_i8_a_crash_charges_a_suspect_only_when_it_runs_alone(self, driver: StoreDriver) -> None:
         """The first crash of a batch call counts for each of its jobs. A later crash counts only for a job
-        that ran alone. Here every worker that runs "a" dies; the batches with "a" shrink until "a" runs
-        alone."""
+        that ran alone. Here every worker that runs "a" dies, so its batches shrink until "a" runs alone."""
         await driver.add(*batch_jobs("abcdefgh", BatchPolicy(max_items=8)))
         sizes: list[int] = []
         while (await driver.job("a")).crashes < 2:
@@ -247,8 +246,8 @@ class TestReclaimedBatchCalls:
             assert await driver.used("m", TOKENS) == 80
 
     async def test_b5_a_repeated_claim_without_its_first_job(self, driver: StoreDriver) -> None:
-        """If the first job of a call was cancelled, a repeated claim returns the other jobs of the call. They
-        keep the id of the call, which is the id of the cancelled job."""
+        """If the first job of a call was cancelled, a repeated claim returns the remaining jobs of the call.
+        The id of the call stays the id of the cancelled job."""
         await driver.store.declare_pools({"m": REQUEST_TOKEN_POOL})
         await driver.add(*metered_jobs("abc"))
         request = driver.request()

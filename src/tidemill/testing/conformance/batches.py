@@ -137,7 +137,7 @@ class TestBatchReadiness:
 
     async def test_b2_a_remaining_job_lingers_by_its_own_due_time(self, driver: StoreDriver) -> None:
         """A job that did not fit into a call waits for more jobs for `linger` seconds, counted from its own
-        due time. The due times of the jobs that started do not matter."""
+        due time."""
         await driver.add(*batch_jobs("a"))
         assert await driver.take() == []
         driver.clock.advance(5)
@@ -262,8 +262,8 @@ class TestBatchMembers:
         assert batch_ids(taken) == ["ab", "x", "y", "cd", "ef"]
 
     async def test_b5_a_repeated_claim_keeps_calls_together(self, driver: StoreDriver) -> None:
-        """A repeated claim returns the same calls with the same jobs. Here the insert order alternates
-        between the jobs of two lanes (a, b, a, b), and the most urgent job comes last."""
+        """A repeated claim returns the same calls with the same jobs. Here the jobs of two lanes were
+        inserted in turns (a, b, a, b), and the most urgent job came last."""
         await driver.add(
             *[new_job(f"{lane}{n}", key=lane, batching=IMMEDIATE_BATCH) for n in range(3) for lane in "ab"]
         )

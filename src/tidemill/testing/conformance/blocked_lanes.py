@@ -32,7 +32,7 @@ async def report_allowance(driver: StoreDriver, amount: float) -> None:
 class TestBlockedLanes:
     async def test_p15_a_full_queue_keeps_workers_idle_after_a_wait_ends(self, driver: StoreDriver) -> None:
         """The pool of a job has free units again, but the job's queue is at its concurrency limit. A claim
-        must then return no due time; with a due time that has passed, idle workers would claim in a loop."""
+        returns no due time; a past due time would make idle workers claim in a loop."""
         await driver.store.declare({"q": QueueSettings(concurrency=1)})
         await driver.store.declare_pools({"s": keyed_pool(1, 10.0)})
         await driver.add(new_job("a", needs=(need("s", "x"),)))
@@ -47,8 +47,8 @@ class TestBlockedLanes:
         assert ids(await driver.take()) == ["b"]
 
     async def test_i1_lanes_that_open_during_a_claim_are_served_once(self, driver: StoreDriver) -> None:
-        """A claim may unblock lanes while it runs. It must return each job of these lanes only once. Here the
-        wall clock jumps past the end of a pool's override, and the claim notices it."""
+        """A claim that unblocks lanes while it runs returns each job of these lanes only once. Here the wall
+        clock jumps past the end of a pool's override."""
         await driver.store.declare_pools({"s": keyed_pool(3), "t": keyed_pool(1)})
         changes = LimitChanges(amounts={"requests per hour": 3.0})
         await driver.store.override_pool("s", changes, by="me", until=driver.clock.wall() + 5000)
@@ -77,8 +77,7 @@ class TestBlockedLanes:
 
     async def test_p12_a_group_is_blocked_behind_a_full_lane(self, driver: StoreDriver) -> None:
         """Two lanes need a used-up pool, and the more urgent lane has also reached its key limit. A claim
-        must report that nothing more can start (`more` is False). Otherwise workers would claim again and
-        again."""
+        reports that nothing more can start (`more` is False)."""
         await driver.store.declare({"q": QueueSettings(key_concurrency=1)})
         await driver.store.declare_pools({"m": PoolSettings(limits=(Limit.requests(1, per="hour"),))})
         await driver.add(

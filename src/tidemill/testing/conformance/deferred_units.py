@@ -100,8 +100,8 @@ class TestDeferredUnits:
         assert await use_units(driver, first, need("site", "x")) is None
 
     async def test_p18_i14_units_count_again_when_the_call_is_made(self, driver: StoreDriver) -> None:
-        """A claim reserves units, and the handler makes its call 20 s later. The window of the units then
-        starts again, so they are free one window after the call, not after the claim."""
+        """A claim reserves units, and the handler makes its call 20 s later. The units become free one window
+        after the call, not after the claim."""
         await release_until_full(driver, need("other", tokens=400))
         job = await reclaim_when_open(driver)
         driver.clock.advance(20)

@@ -146,8 +146,8 @@ class StoreDriver:
         received: int | None = None,
         lease: float = LEASE_SECONDS,
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Sends a heartbeat of `worker` that lists the jobs `held`. Returns two tuples of job ids: listed
-        jobs that the worker has lost, and unlisted jobs of the worker, which the store takes back."""
+        """Sends a heartbeat of `worker` that lists the jobs `held`. Returns the ids of listed jobs that the
+        worker has lost, and of unlisted jobs that the store takes back."""
         listed = tuple(job if isinstance(job, HeldJob) else held_job(job) for job in held)
         last_received = self.numbers[worker] if received is None else received
         extended = await self.store.extend(

@@ -1,5 +1,5 @@
 """Conformance tests for late and extra requests. A late request is sent some time after its job was claimed.
-An extra request is a retry inside a client library; it has no reservation."""
+An extra request is a client library's retry, without a reservation."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ class TestLateCalls:
         assert (await driver.used("m", CALLS_AT_ONCE), (await driver.pool("m")).reservations) == (2, 2)
 
     async def test_p21_an_extra_request_is_no_concurrent_call(self, driver: StoreDriver) -> None:
-        """Two calls run, one of them with three retries of its client (extra requests). The provider refuses
-        it for concurrency. The limit becomes 1, one less than the two calls, because retries do not count."""
+        """Two calls run, and the client of one call has retried three times. The provider refuses this call
+        for concurrency. The learned limit is 1, one less than the two calls: retries do not count."""
         await driver.store.declare_pools({"m": POOL})
         await driver.add(*[new_job(name, needs=(need("m", tokens=100),)) for name in "ab"])
         job, other = await driver.take()
@@ -105,10 +105,9 @@ class TestLateCalls:
     async def test_p21_a_refusal_is_about_the_call_and_not_its_extra_request(
         self, driver: StoreDriver
     ) -> None:
-        """A refusal concerns the units of the call, not those of an extra request (a client's retry).
-
-        Here 200 tokens are left and the call needs 400, so the provider refuses it for 10 s. The store learns
-        that tokens become free after 10 s. The extra request, which needs no tokens, must not hide this."""
+        """A refusal concerns the units of the call, not those of an extra request (a client's retry). Here
+        the provider refuses the tokens of a call for 10 s. The store learns this, although the extra request
+        needs no tokens."""
         await driver.store.declare_pools({"m": POOL})
         await driver.add(new_job("a", needs=(need("m", tokens=400),)))
         job = await driver.take_one()

@@ -153,8 +153,8 @@ class TestReclaim:
         assert (job.state, job.reason, job.crashes) == (State.FAILED, POISON, 3)
 
     async def test_j61_crashes_beside_other_jobs_do_not_add_up(self, driver: StoreDriver) -> None:
-        """After a job's first crash, workers run the job without other jobs beside it. Only a crash in such a
-        run can make the job poison. So the first crash makes no job poison, even if the crash limit is 1."""
+        """After a job's first crash, workers run the job alone. Only a crash of a job that runs alone can
+        make it poison, even if the crash limit is 1."""
         await driver.store.declare({"q": QueueSettings(crash_limit=1)})
         await driver.add("a")
         await driver.take()

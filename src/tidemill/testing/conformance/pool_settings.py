@@ -26,8 +26,8 @@ def request_pool(amount: float, *more: Limit) -> PoolSettings:
 
 
 async def claim_new_jobs(driver: StoreDriver, *, known: int = 0, of: int = 9) -> list[str]:
-    """Inserts `of` jobs that each need one request of pool `m`. Their ids are `job-N`; the first N is
-    `known`. Claims as many jobs as possible and returns the ids of the claimed jobs."""
+    """Inserts `of` jobs that each need one request of pool `m`, with the ids `job-N` from N = `known`. Claims
+    as many jobs as possible and returns the ids of the claimed jobs."""
     await driver.add(*[new_job(f"job-{known + n}", needs=(need("m"),)) for n in range(of)])
     return ids(await driver.take())
 
@@ -73,8 +73,8 @@ class TestPoolDeclarations:
         assert await driver.used("m", REQUESTS_PER_MINUTE) == 5
 
     async def test_p1_p2_a_new_amount_drops_the_learned_limit(self, driver: StoreDriver) -> None:
-        """A new declared or overridden amount removes the learned limit. The store learns some limits only
-        from refusals. If no more refusals came, a learned limit that is now too low would stay."""
+        """A new declared or overridden amount removes the learned limit. Otherwise a learned limit that is
+        too low could stay forever."""
         await driver.store.declare_pools({"m": request_pool(10)})
         await driver.store.observe([Observation(pool="m", amounts={REQUESTS_PER_MINUTE: 2})])
         assert len(await claim_new_jobs(driver, of=50)) == 2
@@ -87,8 +87,8 @@ class TestPoolDeclarations:
 
     @pytest.mark.parametrize("keyed", [True, False])
     async def test_p1_i14_a_pool_stays_keyed_or_unkeyed(self, driver: StoreDriver, *, keyed: bool) -> None:
-        """The store refuses to declare a keyed pool as not keyed, or the reverse, and changes nothing. Jobs
-        with and without a pool key use separate accounts, so together they could use the limit twice."""
+        """The store refuses to declare a keyed pool as not keyed, or the reverse. Otherwise jobs with and
+        without a key could use the limit twice."""
         kinds = {kind: PoolSettings(limits=request_pool(2).limits, keyed=kind) for kind in (True, False)}
         await driver.store.declare_pools({"m": kinds[keyed]})
         key = "a" if keyed else None

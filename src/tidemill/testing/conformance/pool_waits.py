@@ -44,10 +44,9 @@ class TestPoolWaits:
     async def test_p12_lanes_behind_an_exhausted_pool_cost_nothing(
         self, driver: StoreDriver, account_requests: CallCounter, lanes: int
     ) -> None:
-        """The cost of a claim does not depend on the number of lanes that wait for a pool.
-
-        Here 10 000 lanes wait and four idle workers claim once per second. Together they ask the account for
-        units at most twice per second, or five times in a second in which units become free."""
+        """The cost of a claim does not depend on the number of lanes that wait for a pool. Here four idle
+        workers claim once per second. They ask the account at most twice per second, or five times when units
+        become free."""
         await driver.store.declare_pools({"m": TWO_PER_MINUTE_POOL})
         for start in range(0, lanes, 1000):
             some = range(start, start + 1000)

@@ -53,7 +53,7 @@ class TestQueueSettings:
 
     async def test_q1_a_shorter_default_keeps_the_retention_of_paid_tasks(self, driver: StoreDriver) -> None:
         """A queue with a paid task keeps ended jobs longer by default. If a program without this task
-        declares the queue, the longer default stays. Only a retention that the program sets replaces it."""
+        declares the queue, the longer default stays."""
         paid = with_paid_retention(QueueSettings())
         for settings in (QueueSettings(), paid, QueueSettings(weight=2)):
             await driver.store.declare({"q": settings})
@@ -135,8 +135,8 @@ async def set_override(driver: StoreDriver, seconds: float | None = None, **chan
 
 
 async def insert_verdicts(driver: StoreDriver, *jobs: str) -> list[InsertVerdict]:
-    """Inserts each job in a separate call and returns the answers of the store (accepted or refused). If the
-    store has blocking methods, it inserts one more job with them and adds that answer."""
+    """Inserts each job in a separate call and returns the store's answers. If the store has blocking methods,
+    inserts one more job with them and adds that answer."""
     found = [(await driver.add(job))[0].verdict for job in jobs]
     if driver.store.blocking is not None:
         ((answer,),) = driver.store.blocking.insert([JobGroup("q", (new_job(f"{jobs[-1]}-alone"),))])

@@ -62,8 +62,8 @@ class TestRefusals:
         assert (back.state, back.attempts) == (State.READY, 0)
 
     async def test_p16_an_overload_without_a_hint_closes_by_chance(self, driver: StoreDriver) -> None:
-        """If the provider names no end of an overload, the pool closes for a random time of up to 5 s. After
-        equal times, all waiting jobs would start at once and overload the provider again."""
+        """If the provider names no end of an overload, the pool closes for a random time of up to 5 s, so
+        that not all jobs start at once."""
         pool = PoolSettings(limits=(Limit.requests(5, per="minute"),), keyed=True)
         await driver.store.declare_pools({"m": pool})
         await driver.add(*[new_job(key, needs=(need("m", key),)) for key in "abcdefgh"])
@@ -243,7 +243,7 @@ class TestOverloads:
         self, driver: StoreDriver
     ) -> None:
         """An overload closes the pool while 40 calls run. Then each client retries its request once and gets
-        an overload too. No job loses an attempt: all were claimed before the pool closed."""
+        an overload too. No job loses an attempt."""
         await declare_and_fill_pool(driver, 40, LARGE_POOL)
         held = await driver.take()
         driver.clock.advance(1)
@@ -264,8 +264,7 @@ class TestOverloads:
 
     async def test_p17_b4_all_jobs_of_a_call_are_charged(self, driver: StoreDriver) -> None:
         """If an overload costs the first job of a batch call an attempt, it costs every job of the call an
-        attempt. Only the first job reports the overload. Without this rule the other jobs would be retried
-        forever."""
+        attempt. Only the first job reports the overload."""
         call, _ = await exhaust_overload_budget(driver)
         assert await settle_overloaded(driver, *call) == [WriteAnswer.CHARGED] * 3
         assert [(await driver.job(job)).attempts for job in "abc"] == [1, 1, 1]
@@ -285,9 +284,8 @@ class TestOverloads:
 
 
 async def exhaust_overload_budget(driver: StoreDriver) -> tuple[list[ClaimedJob], ClaimedJob]:
-    """Causes overloads until pool `m` has used its overload budget, the number of overloads that cost no
-    attempt. Then inserts four batch jobs and claims them. Returns the three jobs of the first call, and the
-    one job of the second call."""
+    """Causes overloads until each further overload of pool `m` costs an attempt. Then inserts and claims four
+    batch jobs. Returns the three jobs of the first call, and the one job of the second call."""
     await declare_and_fill_pool(driver, 1, LARGE_POOL)
     await cause_incidents(driver, 10)
     await driver.settle(await driver.take_one(), Success(), SUCCESSFUL_CALL)

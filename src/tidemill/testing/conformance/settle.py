@@ -212,7 +212,7 @@ class TestSettleOutcomes:
 
     async def test_j41_an_unknown_task_waits_for_a_worker_that_knows_it(self, driver: StoreDriver) -> None:
         """A worker gives back a job whose task it does not know. The job waits longer each time and loses no
-        attempt. `unknown_for` is the sum of these delays, even if the wall clock is changed."""
+        attempt. `unknown_for` is the sum of these waits."""
         await driver.add("a")
         waits = []
         for _ in range(3):

@@ -185,8 +185,8 @@ class TestStoreCopy:
         assert not {"second", "sited"} & set(ids(taken)), "their windows may be used up"
 
     async def test_u7_copied_flows_are_on_the_worklist(self, driver: StoreDriver) -> None:
-        """A job of a flow has changed, and the source store has not advanced the flow yet. The flow is then
-        on the worklist of the copy. The copy refuses a new flow with the id of a pruned flow."""
+        """A flow with a job change that the source store has not processed is on the worklist of the copy.
+        The copy refuses a new flow with the id of a pruned flow."""
         source = await MemoryStore(clock=driver.clock, entropy=SeededEntropy(7)).open()
         await fill_store(StoreDriver(source, driver.clock))
         await source.amend(Filter(ids=("part",)), CancelJobs())

@@ -100,8 +100,8 @@ class TestUniqueMerge:
         assert (job.priority, job.due) == (3, driver.clock.wall() + 10)
 
     async def test_j14_the_newest_request_sets_the_expiry(self, driver: StoreDriver) -> None:
-        """The expiry of the newest request replaces the expiry of the job into which it is merged. Otherwise
-        the job would be cancelled at the old expiry, although it has the new data."""
+        """A request that is merged into a job replaces the job's expiry. Otherwise the job would be cancelled
+        at the old expiry, although it has the new data."""
         await driver.add(unique_job("1", expires=60.0))
         driver.clock.advance(50.0)
         await driver.add(unique_job("2", "merge", expires=3600.0))
@@ -154,9 +154,8 @@ class TestUniqueMerge:
         assert ids(await driver.take()) == ["1"]
 
     async def test_j14_b1_a_new_payload_brings_its_batch(self, driver: StoreDriver) -> None:
-        """A merged job gets the batch policy of the new payload. Here the batch of job 1 was split into
-        parts, so only jobs of the same part could share its call. After the merge, any job of its lane can
-        share it."""
+        """A merged job gets the batch policy of the new payload. Here job 1 could share its call only with
+        jobs of the same part. After the merge, any job of its lane can share the call."""
         pair, shared = (
             BatchPolicy(max_items=2, linger=60.0),
             new_job("mate", batching=BatchPolicy(max_items=2)),
@@ -283,7 +282,7 @@ class TestUniqueRerun:
 
     async def test_i11_merging_into_a_retried_holder_ends_its_successor(self, driver: StoreDriver) -> None:
         """Job 1 has a successor and is snoozed: it runs again after a delay. A new request is merged into job
-        1 and cancels the successor, whose data is older than the data of the request."""
+        1 and cancels the successor, whose data is older."""
         await driver.add(unique_job("1"))
         job = await driver.take_one()
         await driver.add(unique_job("2", "rerun"))

@@ -1,6 +1,6 @@
 """Conformance tests for the end of a reservation (I14). When a call ends, the store counts its used units and
-frees the rest. If the worker has died, the store cannot know whether the call was made. It then counts all
-reserved units again, from the time of the reclaim. Each reservation ends exactly once."""
+frees the unused units. If the worker has died, the store counts all reserved units again, from the time of
+the reclaim. Each reservation ends exactly once."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ class TestStaleUsage:
 
     async def test_p14_i14_another_boot_gives_nothing_back(self, driver: StoreDriver) -> None:
         """After a reboot the store cannot know how much of a rolling window has passed, so it counts all
-        units as used. Units of a concurrent limit are an exception: they become free when their call ends."""
+        units as used. Units of a concurrent limit become free when their call ends."""
         job = await claim_first_job(driver)
         driver.clock.reboot()
         await driver.reopen()

@@ -35,8 +35,8 @@ class TestListener:
     async def test_w1_a_cancellation_during_a_wake_up_is_not_swallowed(
         self, driver: StoreDriver, turns: int
     ) -> None:
-        """A task that waits for a wake-up can be cancelled at any time; otherwise a worker could not be
-        stopped. Here the task is cancelled `turns` iterations of the event loop after the wake-up."""
+        """A task that waits for a wake-up can be cancelled at any time. Here the task is cancelled `turns`
+        iterations of the event loop after the wake-up."""
         listener = driver.store.listen([queue_topic("q")])
         listener.arm()
         waiting = asyncio.create_task(_wait_forever(listener))

@@ -1,8 +1,8 @@
-"""The simulated account of a provider. It decides about each call: a call is refused if one quota has too few
-free units, or during a disruption.
+"""The simulated account of a provider. It refuses a call if a quota has too few free units, or during a
+disruption.
 
-The decisions depend only on the calls and their times. Pass the calls in the order of their times. Nothing
-here waits or reads a clock."""
+The decisions depend only on the calls and their times. Pass the calls in the order of their times.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ class QuotaStatus(msgspec.Struct, frozen=True, kw_only=True):
     - `needed`: the units that the call needs
     - `wait`: the time until the needed units are free; None if it is unknown or infinite
     - `full`: the time until the whole quota is free
-    - `violated`: True if the call exceeded this quota"""
+    - `violated`: True if the call exceeded this quota
+    """
 
     quota: Quota
     amount: int
@@ -70,10 +71,8 @@ class QuotaDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SimulatedAccount:
-    """The account of one simulated provider. `wall` is the wall time at the start, without the provider's
-    clock error (`skew` in the options).
-
-    Pass calls and their ends in the order of their times."""
+    """The account of one simulated provider. Pass calls and their ends in the order of their times. `wall` is
+    the wall time at the start, without the provider's clock error."""
 
     def __init__(
         self, quotas: Sequence[Quota], options: SimulatorOptions, *, wall: float, seed: int = 0

@@ -33,9 +33,10 @@ class SimulatorReply(msgspec.Struct, frozen=True):
 class SimulatorCall(msgspec.Struct, frozen=True, kw_only=True):
     """A parsed request.
 
-    `max_tokens` and `dimensions` are 0 if the caller gave none. `speed` is that of speech. `mark` identifies
-    the job, from the header `x-job` or the request's metadata. The provider ignores it; tests use it to find
-    repeated calls for the same job."""
+    - `max_tokens`, `dimensions`: 0 if the caller gave none.
+    - `speed`: the speed of speech.
+    - `mark`: identifies the caller's job, so that tests find repeated calls for the same job.
+    """
 
     kind: Literal["chat", "embed", "speech"]
     model: str
@@ -157,12 +158,8 @@ def wants_stream(request: SimulatorRequest) -> bool:
 
 
 def encode_stream(request: SimulatorRequest, answer: SimulatorReply) -> list[bytes] | None:
-    """Returns the head and the events of a streamed reply, as chunks to send. None if the request asks
-    for no stream or the reply is an error.
-
-    The usage is in the same events as at the real provider. OpenAI sends it in a last event if
-    `stream_options` asks for it. Anthropic sends it in the first and the last event, Gemini in every
-    event."""
+    """Returns the head and the events of a streamed reply, as chunks to send. None if the request asks for no
+    stream or the reply is an error. The usage is in the same events as at the real provider."""
     if answer.status != STATUS_OK or not wants_stream(request):
         return None
     headers = {**answer.headers, "content-type": "text/event-stream", "transfer-encoding": "chunked"}

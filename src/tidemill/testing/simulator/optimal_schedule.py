@@ -53,7 +53,8 @@ def optimal_drain_seconds(
     - `latency`: the seconds from sending a call to its reply.
     - `guard`: a call is counted at most this many seconds after it was sent.
     - `wall`: the provider's wall time now.
-    - `before`: the times of earlier calls of the same cost, in seconds, 0 or negative."""
+    - `before`: the times of earlier calls of the same cost, in seconds, 0 or negative.
+    """
     sends = optimal_send_times(
         quotas, calls, cost=cost, latency=latency, guard=guard, wall=wall, before=before
     )
@@ -116,12 +117,9 @@ def _find_day_end(zone: str, at: Fraction, wall: float) -> Fraction:
 
 
 class _BucketRule:
-    """The rule of a token bucket. Call it with the send times so far. It returns the earliest time of the
-    next send, or None if the bucket does not delay that send.
-
-    The module docstring has the formula and its symbols. Every earlier call i gives a bound for the next
-    send, and the largest bound applies. Only the term s[i] - i·c/r of the formula depends on i. So `_floor`
-    stores the largest value of this term, and earlier sends are not compared again."""
+    """The rule of a token bucket. Called with the send times so far, it returns the earliest time of the next
+    send, or None if the bucket does not delay it. `_floor` is the largest s[i] - i·c/r of the formula in the
+    module docstring."""
 
     def __init__(self, quota: Quota, units: int, guard: Fraction) -> None:
         self._rate = Fraction(quota.amount) / _to_fraction(quota.per)
@@ -146,11 +144,8 @@ class _BucketRule:
 
 
 class _PeriodRule:
-    """The rule of a period quota. Calling it with the send times so far returns the earliest time of the next
-    send; None if the period has room for another call.
-
-    A period begins when the provider counts its first call. That is up to `guard` seconds after the send, so
-    the rule assumes the latest end of the period."""
+    """The rule of a period quota. Called with the send times so far, it returns the earliest time of the next
+    send; None if the period has room for it. The rule assumes the latest possible end of the period."""
 
     def __init__(self, back: int, window: Fraction, guard: Fraction) -> None:
         self._back, self._window, self._guard = back, window, guard

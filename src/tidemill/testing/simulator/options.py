@@ -34,10 +34,8 @@ class RefusalCause(StrEnum):
 
 
 class Disruption(msgspec.Struct, frozen=True):
-    """Refuses every call with the cause `reason` from `start` until `end`, such as an overload or an account
-    without credit. Times are seconds since the provider's start.
-
-    Refused calls are neither counted nor billed."""
+    """Refuses every call with the cause `reason` from `start` until `end`, in seconds since the provider's
+    start. Refused calls are neither counted nor billed."""
 
     reason: RefusalCause
     start: float = 0.0
@@ -58,9 +56,9 @@ class ExternalTraffic(msgspec.Struct, frozen=True, kw_only=True):
 
     - `times`: the times of the calls
     - `per_second`: instead of `times`, the mean rate of calls from `start` to `end`; the gaps are random
-    - `input_tokens`, `output_tokens`, `max_tokens`: the tokens of each call
     - `seconds`: the duration of each call
-    - `scope`: the model or API key whose counters the calls use, if counters are separate"""
+    - `scope`: the model or API key whose counters the calls use, if counters are separate
+    """
 
     times: tuple[float, ...] = ()
     per_second: float = 0.0
@@ -74,10 +72,8 @@ class ExternalTraffic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccelerationLimit(msgspec.Struct, frozen=True):
-    """Limits the growth of traffic.
-
-    The provider compares the last `over` seconds with the `over` seconds before them. It allows at most
-    `factor` times as many calls as in the earlier period, but always at least `free` calls."""
+    """Limits the growth of traffic. In `over` seconds the provider allows at most `factor` times as many
+    calls as in the `over` seconds before, but at least `free` calls."""
 
     over: float = 60.0
     factor: float = 2.0
@@ -85,21 +81,20 @@ class AccelerationLimit(msgspec.Struct, frozen=True):
 
 
 class SimulatorOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The behaviour of a simulated provider.
+    """The behaviour of a simulated provider. Durations are seconds.
 
-    - `charge`: when the provider counts tokens. "admission": it counts max(max_tokens, input tokens) when it
-      admits the call, and gives back no unused tokens. "actual": it counts the input tokens at admission and
-      the output tokens at the end of the reply, the latest possible time. This is harder for a client.
+    - `charge`: when the provider counts tokens. "admission": max(max_tokens, input tokens) when it admits the
+      call. "actual": the input tokens at admission, and the output tokens at the end of the reply.
     - `scope`: whether counters are for the whole account, per model or per API key.
     - `rejected_count`: whether refused calls count as requests.
-    - `skew`: how many seconds the provider's calendar is ahead.
-    - `jitter`: the maximum time in seconds from sending a call to counting it; each call draws a random
-      time from 0 to `jitter`.
-    - `latency`: the shortest and longest time in seconds from counting a call to its reply.
+    - `skew`: by how much the provider's calendar is ahead.
+    - `jitter`: the maximum time from sending a call to counting it; each call draws a random time.
+    - `latency`: the shortest and longest time from counting a call to its reply.
     - `output_tokens`: the tokens of a reply, if the request does not set them.
-    - `lost`: the numbers of the billed calls whose reply is lost; the first billed call has the number 1.
+    - `lost`: the numbers of the billed calls whose reply is lost, counted from 1.
     - `lost_rate`: the probability, from 0 to 1, that the reply to any other billed call is lost.
-    - `faults`: which replies are wrong, and how."""
+    - `faults`: which replies are wrong, and how.
+    """
 
     charge: Literal["admission", "actual"] = "actual"
     scope: Literal["account", "model", "key"] = "account"

@@ -40,12 +40,12 @@ class SimulatorExchange(msgspec.Struct):
 class SimulatedProvider:
     """A simulated provider: an account, a dialect and a clock.
 
-    - `scale`: how many simulated seconds pass per second of the clock. At 30, a minute takes 2 s.
+    - `scale`: how many simulated seconds pass per second of the clock; at 30, a minute takes 2 s.
     - `start`: the provider's wall time at the start; by default the wall time of the clock.
-    - `replies`: a function that returns the text of the model. By default the text is a made-up sentence,
-      the same for the same question.
+    - `replies`: returns the text of the model; by default a made-up sentence.
 
-    The provider uses only the elapsed time of the clock, so a step of the wall clock does not affect it."""
+    A step of the wall clock does not affect the provider.
+    """
 
     def __init__(
         self,
@@ -169,8 +169,8 @@ class LostReply(ConnectionError):
 
 class CallableProvider(SimulatedProvider):
     async def call(self, request: SimulatorRequest) -> SimulatorReply:
-        """Sends a call and returns its reply. Raises LostReply if the connection was cut. The provider
-        finishes and bills the call even if the caller is cancelled or its virtual process is killed."""
+        """Sends a call and returns its reply. Raises LostReply if the connection was cut. The provider bills
+        the call even if the caller is cancelled or killed."""
         loop = asyncio.get_running_loop()
         serving = self.serve(request)
         task: asyncio.Task[SimulatorExchange] = (

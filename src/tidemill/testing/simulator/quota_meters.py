@@ -1,7 +1,7 @@
 """The meters of quotas, one class per shape, in whole units and whole microseconds.
 
-A meter only counts calls, in the order of their times. The account decides whether to admit a call,
-because several meters decide together."""
+A meter only counts calls, in the order of their times. The account decides whether to admit a call.
+"""
 
 from __future__ import annotations
 
@@ -112,10 +112,8 @@ class TokenBucketMeter:
         self._level -= units * self.window
 
     def reject(self, at: int) -> None:
-        """Takes one unit for a refused call, but does not lower the level below 0.
-
-        A caller that retries without a pause takes each new unit and is never admitted. A caller that waits
-        is admitted after the usual wait."""
+        """Takes one unit for a refused call, but does not lower the level below 0. So a caller that retries
+        without a pause is never admitted."""
         self._refill(at)
         self._level = min(self._level, max(0, self._level - self.window))
 

@@ -22,10 +22,10 @@ WINDOW_NAMES = {1.0: "second", 60.0: "minute", 3600.0: "hour", 86_400.0: "day"}
 class Quota(msgspec.Struct, frozen=True, kw_only=True):
     """One quota of a simulated provider.
 
-    `per` is the window in seconds; 0 if the shape has no window. `zone` is the time zone of a daily quota.
-    `interval` makes a token bucket smaller: it holds only the units of `interval` seconds. With 60 units per
-    minute and an interval of 1 s, the bucket holds one unit. By default it holds the units of the whole
-    window."""
+    - `per`: the window in seconds; 0 if the shape has no window.
+    - `zone`: the time zone of a daily quota.
+    - `interval`: a token bucket holds the units of this many seconds; by default those of the whole window.
+    """
 
     unit: QuotaUnit
     amount: int
@@ -54,9 +54,8 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
     def bucket(
         cls, unit: QuotaUnit, amount: int, *, per: float = 60.0, interval: float | None = None
     ) -> Self:
-        """Returns a token bucket that refills evenly with `amount` units per `per` seconds. Its capacity
-        is the refill of `interval` seconds (None: `amount` units). A call may take the whole capacity at
-        once."""
+        """Returns a token bucket that refills evenly with `amount` units per `per` seconds. It holds the
+        refill of `interval` seconds; None for `amount` units."""
         return cls(unit=unit, amount=amount, shape="bucket", per=per, interval=interval)
 
     @classmethod

@@ -45,7 +45,7 @@ def default_reply(call: SimulatorCall) -> str:
 
 
 def embed_text(text: str, dimensions: int = 0) -> list[float]:
-    """Returns a vector of length 1 with `dimensions` numbers (0: 8 numbers). Equal texts have equal vectors,
+    """Returns a vector of norm 1 with `dimensions` numbers (0: 8 numbers). Equal texts have equal vectors,
     and texts with common words have similar vectors."""
     size = min(dimensions or DEFAULT_DIMENSIONS, MAX_DIMENSIONS)
     found = [0.0] * size
@@ -59,8 +59,8 @@ def embed_text(text: str, dimensions: int = 0) -> list[float]:
 
 
 def _count_features(text: str) -> dict[str, float]:
-    """Returns a weight for each word of the text; words with the same first letters count as one word.
-    Chinese has no spaces, so each character and each pair of adjacent characters counts as a word."""
+    """Returns a weight for each word of the text; words with the same first letters count as one word. In
+    Chinese each character and each pair of adjacent characters is a word."""
     found = Counter[str]()
     for run, times in Counter(_WORD_PATTERN.findall(text)).items():
         for chinese in _CHINESE_PATTERN.findall(run):
@@ -90,7 +90,8 @@ class ReplyFaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     - `left_out`, `repeated`: a list in the chat reply lacks its last item, or repeats its first item.
     - `invented`: a list in the chat reply has an additional item with an unknown id.
     - `missing_vector`, `null_vector`: the first vector is missing, or is null.
-    - `reordered`: the vectors are in reverse order."""
+    - `reordered`: the vectors are in reverse order.
+    """
 
     malformed: frozenset[int] = frozenset()
     cut_off: frozenset[int] = frozenset()
@@ -136,7 +137,7 @@ class ReplyFaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 def _find_items(answer: Any) -> list[Any]:
     """Returns the decoded reply if it is a list, otherwise the first list in it that is not empty. Raises
-    ValueError if there is no such list or its first item is not an object."""
+    ValueError if there is none, or if its first item is not an object."""
     inside = answer.values() if isinstance(answer, dict) else (answer,)
     found = next((value for value in inside if isinstance(value, list) and value), None)
     if found is None or not isinstance(found[0], dict):

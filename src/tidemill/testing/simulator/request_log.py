@@ -14,11 +14,13 @@ from tidemill.testing.simulator.quotas import UnitCounts, to_ticks
 
 
 class RequestEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One request in the log. `at` is the time when it was counted, in seconds since the start. `units`
-    are the units that it took.
+    """One request in the log.
 
-    `mark` identifies the caller's job (see `SimulatorCall`). `external` is true for calls of other
-    programs."""
+    - `at`: when it was counted, in seconds since the start.
+    - `units`: the units that it took.
+    - `mark`: identifies the caller's job (see `SimulatorCall`).
+    - `external`: True for calls of other programs.
+    """
 
     at: float
     mark: str | None
@@ -40,8 +42,9 @@ class RefusalEntry(msgspec.Struct, frozen=True, kw_only=True):
 class BillEntry(msgspec.Struct, kw_only=True):
     """One billed call.
 
-    `answered` becomes true when the caller has received the reply. Until then, the caller cannot know about
-    the bill. `texts` is the number of texts in the call: messages of a chat, or texts to embed."""
+    - `answered`: True if the caller has received the reply.
+    - `texts`: the number of texts in the call: messages of a chat, or texts to embed.
+    """
 
     at: float
     arrived: float

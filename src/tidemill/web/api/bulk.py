@@ -41,17 +41,16 @@ _TOLERANCE_DIVISOR = 10
 def matches_confirmation(matching: int, confirmed: int) -> bool:
     """True if `matching` is at most a tenth larger than `confirmed`.
 
-    `confirmed` is the number of jobs that the user agreed to change, `matching` the number that match now. A
-    few more jobs may arrive while the user reads the question. Fewer jobs are always accepted."""
+    - `confirmed`: how many jobs the user agreed to change
+    - `matching`: how many jobs match now"""
     return matching <= confirmed + confirmed // _TOLERANCE_DIVISOR
 
 
 class BulkBody(RequestBody, frozen=True, kw_only=True):
-    """A change of all jobs that match `filter`. Without `confirm` nothing changes, and the response has the
-    number of matching jobs. Send this number as `confirm` to apply the change.
+    """A change of all jobs that match `filter`.
 
-    A filter without states matches only jobs in a state that the change applies to. For a retry these are the
-    failed jobs."""
+    Without `confirm` nothing changes, and the response has the number of matching jobs. Send this number as
+    `confirm` to apply the change. A filter without states matches only jobs that the change applies to."""
 
     filter: JobFilterBody
     confirm: NonNegativeInt | None = None
@@ -66,8 +65,8 @@ class BulkPriorityBody(BulkBody, frozen=True, kw_only=True):
 
 
 class BulkCount(ResponseBody, frozen=True, kw_only=True):
-    """The number of jobs that match a filter. The search examines a limited number of jobs. If it stopped at
-    this limit, `more` is true, and more than `matching` jobs may match."""
+    """The number of jobs that match a filter. `more` is true if the search stopped early; more jobs than
+    `matching` may then match."""
 
     matching: int
     more: bool
@@ -125,12 +124,8 @@ async def apply_bulk_change(request: RouteRequest, body: BulkBody, change: Opera
 
 
 async def _count_exactly(request: RouteRequest, job_filter: Filter) -> tuple[Filter, int]:
-    """Returns the filter to use for the change, and the exact number of jobs that it matches. The user
-    confirms this number.
-
-    A search by text or payload field compares only values that are not secret, because its number of matches
-    could reveal a secret. After such a search, the returned filter also has the ids of the jobs that were
-    found, so that the change affects only these jobs."""
+    """Returns the filter to use for the change, and the exact number of jobs that it matches. After a search
+    by text or payload field, the returned filter also has the ids of the jobs found."""
     if not searches_values(job_filter):
         named = None if job_filter.ids is None else tuple(dict.fromkeys(job_filter.ids))
         return job_filter, (await request.inspect.count(replace(job_filter, ids=named), scan_limit=None)).jobs
@@ -139,8 +134,7 @@ async def _count_exactly(request: RouteRequest, job_filter: Filter) -> tuple[Fil
 
 
 def is_confirmed(body: BulkBody) -> bool:
-    """True if the request has `confirm`, so that it changes jobs. A request without `confirm` only counts
-    jobs, and the audit log does not record it."""
+    """True if the request has `confirm`, so that it changes jobs. Without `confirm` it only counts jobs."""
     return body.confirm is not None
 
 

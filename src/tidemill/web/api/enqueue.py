@@ -33,12 +33,12 @@ request."""
 
 
 class UniqueKeyBody(RequestBody, frozen=True, kw_only=True):
-    """A unique key, which at most one live job of a queue may hold. `on_conflict` decides what happens if
-    another job holds the key.
+    """A unique key, which at most one live job of a queue may hold. By default the job holds the key until it
+    ends; give `period` or `at_most` to change this.
 
-    By default the job holds the key until it ends. You can give one of two fields to change this. `period`
-    keeps the key for this many seconds, even after the job has ended. `at_most` frees the key when the job
-    ends, at the latest after this many seconds."""
+    - `on_conflict`: what happens if another job holds the key
+    - `period`: the job holds the key for this many seconds, even after it has ended
+    - `at_most`: the job holds the key until it ends, at most for this many seconds"""
 
     key: Name
     on_conflict: OnConflict = "skip"
@@ -76,7 +76,7 @@ class EnqueueManyBody(RequestBody, frozen=True, kw_only=True):
 
 class EnqueueResponse(ResponseBody, frozen=True, kw_only=True):
     """The enqueued job. `existing` is true if another job already holds the unique key; `id` is then the id
-    of that job. A repeated request with the same job id or idempotency key gets the same response."""
+    of that job."""
 
     id: str
     existing: bool
@@ -155,9 +155,8 @@ def find_task(route_request: RouteRequest, name: str) -> Task[..., Any]:
 
 
 def build_job_request(route_request: RouteRequest, body: EnqueueBody, **more: Any) -> JobRequest[Any]:
-    """Returns the job request for `body`, built by the same functions that the application's own code uses.
-    The options in `more` replace the options in `body`. Raises HTTPError if the task is unknown or the
-    payload is invalid."""
+    """Returns the job request for `body`. The options in `more` replace the options in `body`. Raises
+    HTTPError if the task is unknown or the payload is invalid."""
     task = find_task(route_request, body.task)
     options = {name: value for name in _OPTION_NAMES if (value := getattr(body, name)) is not UNSET}
     if options.get("unique"):
@@ -214,11 +213,8 @@ def _idempotency_key(route_request: RouteRequest) -> str | None:
 
 
 def _idempotent_id(user: str, key: str, index: int) -> str:
-    """Returns the job id for an idempotency key. The same user, `key` and position in the request
-    (`index`) always give the same id.
-
-    A store creates at most one job per id. It remembers the id for one hour after the job is deleted
-    (J82)."""
+    """Returns the job id for an idempotency key. The same user, `key` and position in the request (`index`)
+    always give the same id (J82)."""
     identity = msgspec.json.encode([user, key, index])
     return f"key-{blake2b(identity, digest_size=16).hexdigest()}"
 
@@ -228,11 +224,8 @@ def _request_digest(body: EnqueueBody) -> str:
 
 
 async def _require_same_request(route_request: RouteRequest, requests: list[JobRequest[Any]]) -> None:
-    """Raises HTTPError if a different request has already used the same idempotency key. The new request is
-    compared with the stored job, so the check finds nothing after this job is deleted.
-
-    Without this check the client would get the old job as the response to a different request, because the
-    store ignores a new job with a known id."""
+    """Raises HTTPError if a different request has already used the same idempotency key. The check finds
+    nothing after the earlier job is deleted."""
     keyed_jobs = [request.job for request in requests if _idempotency_tag(request.job) is not None]
     if not keyed_jobs or IDEMPOTENCY_HEADER not in route_request.headers:
         return
@@ -252,7 +245,7 @@ def _idempotency_tag(job: Job | core.NewJob) -> str | None:
 
 
 def audit_enqueued_job(response: EnqueueResponse) -> dict[str, Any]:
-    """Returns the details of an enqueue for the audit log: the id of the new job, or of the existing one."""
+    """Returns the details of an enqueue for the audit log: the id of the new or existing job."""
     return {"existing job" if response.existing else "job": response.id}
 
 

@@ -56,11 +56,8 @@ async def _require_existing(request: RouteRequest, watched: dict[str, str]) -> N
 
 
 def _anonymous_request(request: RouteRequest, watched: dict[str, str]) -> RouteRequest:
-    """Returns a copy of the request without its user and headers. All viewers of the same objects share one
-    response, so the response must not depend on a user.
-
-    `watched` maps "job", "flow" and "queue" to the names to follow. It becomes the path parameters of the
-    copy, because the handlers that load the objects read the names there."""
+    """Returns a copy of the request without its user and headers, because all viewers share one response.
+    `watched`: the path parameters of the copy, such as `{"job": ID}`."""
     return RouteRequest(app=request.app, inspect=request.inspect, live_views=request.live_views, path=watched)
 
 

@@ -231,6 +231,7 @@ async def retry_dead_letters(request: RouteRequest) -> BulkResponse:
 
 class BulkDeadLetterBody(BulkBody, frozen=True, kw_only=True):
     """A retry of all dead letters that match `filter`. If `filter` is missing, all dead letters match.
+
     Without `confirm` nothing changes, and the response has the number of matching jobs. Send this number as
     `confirm` to retry them."""
 

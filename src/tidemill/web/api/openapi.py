@@ -141,8 +141,8 @@ class _OpenAPISchemas:
 
 
 def _with_clean_description(schema: dict[str, Any]) -> dict[str, Any]:
-    """Returns the schema with the indentation removed from its description, which is the docstring of a
-    class. Before Python 3.13, a docstring contains the indentation of the source code."""
+    """Returns the schema with the indentation removed from its description. Before Python 3.13, a docstring
+    contains the indentation of the source code."""
     return schema | {"description": cleandoc(schema["description"])} if "description" in schema else schema
 
 
@@ -303,8 +303,8 @@ def _response_reference(status: HTTPStatus) -> dict[str, Any]:
 
 
 def _response_name(status: HTTPStatus) -> str:
-    """Returns the name of an error response, such as `CONTENT_TOO_LARGE` for 413. `HTTPStatus.name` is not
-    used, because it differs between Python versions."""
+    """Returns the name of an error response, such as `CONTENT_TOO_LARGE` for 413. The name is the same in all
+    Python versions."""
     return reason_phrase(status).upper().replace(" ", "_")
 
 

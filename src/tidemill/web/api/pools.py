@@ -33,11 +33,11 @@ class PoolKeyQuery(QueryParameters, frozen=True, kw_only=True):
 
 
 class PoolLimitsBody(RequestBody, frozen=True, kw_only=True):
-    """An override of the limits of a pool. `amounts` maps names of limits, such as "requests per minute", to
-    new amounts. They are merged with an existing override. With `key`, they apply to one key of a keyed pool
-    and win over the override of the pool.
+    """An override of the limits of a pool. It is merged with an existing override.
 
-    The whole override ends at `until`. If `until` is missing, the present end stays; null removes the end."""
+    - `amounts`: the new amount of each limit, by a name such as "requests per minute"
+    - `key`: the override applies only to this key of a keyed pool
+    - `until`: the end of the whole override. If it is missing, the present end stays; null removes the end"""
 
     amounts: Annotated[dict[Name, Amount], Meta(min_length=1)]
     key: Name | None = None

@@ -53,9 +53,10 @@ class RetentionBody(RequestBody, frozen=True, kw_only=True):
 
 
 class QueueSettingsBody(RequestBody, frozen=True, kw_only=True):
-    """An override of the settings of a queue. The given settings are merged with an existing override.
+    """An override of the settings of a queue. It is merged with an existing override.
 
-    The whole override ends at `until`. If `until` is missing, the present end stays; null removes the end."""
+    `until` is the end of the whole override. If it is missing, the present end stays; null removes the
+    end."""
 
     weight: PositiveInt | UnsetType = UNSET
     concurrency: PositiveInt | UnsetType | None = UNSET

@@ -71,16 +71,17 @@ class ScheduleSettingNamesQuery(QueryParameters, frozen=True, kw_only=True):
 class NewScheduleBody(ScheduleRuleBody, frozen=True, kw_only=True):
     """A request to create a schedule: its rule, and the `job` that every tick creates.
 
-    `next_at` is the time of the next tick, for a schedule with `every`; later ticks are counted from it."""
+    `next_at` is the time of the next tick, for a schedule with `every`."""
 
     job: EnqueueBody
     next_at: Time | UnsetType | None = UNSET
 
 
 class ScheduleOverrideBody(ScheduleRuleBody, frozen=True, kw_only=True):
-    """An override of the rule of a schedule. The given settings are merged with an existing override.
+    """An override of the rule of a schedule. It is merged with an existing override.
 
-    The whole override ends at `until`. If `until` is missing, the present end stays; null removes the end."""
+    `until` is the end of the whole override. If it is missing, the present end stays; null removes the
+    end."""
 
     reason: Sentence | None = None
     until: Time | UnsetType | None = UNSET

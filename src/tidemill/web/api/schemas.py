@@ -232,8 +232,7 @@ class JobDetail(JobRecord, frozen=True, kw_only=True):
 
 class JobPageBody(ResponseBody, frozen=True, kw_only=True):
     """A page of jobs, newest first. Send `cursor` to get the next page; it is null on the last page.
-    `partial` is true if the search stopped early because it had examined too many jobs; `cursor` continues
-    the search."""
+    `partial` is true if the search stopped early; `cursor` continues the search."""
 
     jobs: tuple[JobRecord, ...]
     cursor: int | None

@@ -22,9 +22,11 @@ class AppSettingView(ResponseBody, frozen=True, kw_only=True):
 
 
 class SettingsView(ResponseBody, frozen=True, kw_only=True):
-    """All settings in effect. `file` is the TOML file that was read, null if there is none. `settings` are
-    Tidemill's settings, with secrets masked. `application` are the application's own settings, which can be
-    changed at run time."""
+    """All settings in effect.
+
+    - `file`: the TOML file that was read, null if there is none
+    - `settings`: Tidemill's settings, with secrets masked
+    - `application`: the application's own settings, which can be changed at run time"""
 
     file: str | None
     settings: list[EffectiveSetting]

@@ -76,8 +76,8 @@ MAX_PLANNED_JOBS = 1000
 class PlanBody(RequestBody, frozen=True, kw_only=True):
     """The jobs to plan: either `count` jobs of a `task`, or a list of `jobs`.
 
-    If the cost or the key depends on the arguments, give an example `payload` with the `task`. `takes` is the
-    duration of a call in seconds; the default is measured from the last jobs of the task."""
+    - `payload`: example arguments, needed if the cost or the key depends on the arguments
+    - `takes`: the duration of a call in seconds; by default it is measured from the last jobs of the task"""
 
     task: Name | None = None
     count: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None

@@ -23,8 +23,8 @@ from tidemill.web.request import RouteRequest
 
 
 class NewTokenBody(RequestBody, frozen=True, kw_only=True):
-    """A request to create a token. `name` is the user that the audit log records; a user may have several
-    tokens. The token expires after `expires_in` seconds, or never if it is missing."""
+    """A request to create a token. `name` is the user that the audit log records. The token expires after
+    `expires_in` seconds, or never if it is missing."""
 
     name: Name
     role: Role

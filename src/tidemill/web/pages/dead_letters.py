@@ -24,9 +24,11 @@ FailureCause = tuple[str, str, str]
 
 
 class FailureGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Dead letters with the same queue, task and error. The page loads only the newest dead letters; `count`
-    is the number of loaded jobs in this group. `newest` is the newest of them, `since` the Unix time of the
-    earliest failure."""
+    """Dead letters with the same queue, task and error. The page loads only the newest dead letters.
+
+    - `count`: the number of loaded jobs in this group
+    - `newest`: the newest job
+    - `since`: the Unix time of the earliest failure"""
 
     queue: str
     task: str
@@ -41,9 +43,10 @@ class DeadLettersQuery(msgspec.Struct, frozen=True):
 
 
 class RetryDeadLettersForm(msgspec.Struct, frozen=True, kw_only=True):
-    """The dead letters to retry. `queue`, `task` and `error` select one group. Without `task`, all dead
-    letters of `queue` are retried, or of all queues if `queue` is missing too. `confirm` is the number of
-    jobs that the user confirmed."""
+    """The dead letters to retry. `confirm` is the number of jobs that the user confirmed.
+
+    `queue`, `task` and `error` select one group. Without `task`, all dead letters of `queue` are retried.
+    Without `queue` and `task`, all dead letters are retried."""
 
     queue: Name | None = None
     task: Name | None = None

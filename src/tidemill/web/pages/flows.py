@@ -114,7 +114,7 @@ async def _live_step_jobs(request: RouteRequest, view: FlowView) -> dict[str, Jo
 
 async def _wait_reasons(request: RouteRequest, jobs: dict[str, Job]) -> dict[str, str]:
     """Returns a dict from the name of a waiting step to a sentence that says why it waits. Only the first
-    three waiting steps are included, because each explanation reads all pools and is slow."""
+    three waiting steps are included."""
     waiting = [(step, job.id) for step, job in jobs.items() if job.state is not State.RUNNING]
     return {step: (await request.inspect.explain(id_)).sentence for step, id_ in waiting[:MAX_JOBS_EXPLAINED]}
 

@@ -45,9 +45,11 @@ FieldText = Annotated[str, Meta(pattern="^[^=]+=", max_length=1000)]
 
 
 class JobSearch(msgspec.Struct, frozen=True, kw_only=True):
-    """The criteria of a job search; a job must match every given criterion. `id` is the beginning of a job
-    id. `field` is a path into the payload and its value, such as `feed.host=a.example`. `within` is the
-    maximum age."""
+    """The criteria of a job search; a job must match every given criterion.
+
+    - `id`: the beginning of a job id
+    - `field`: a path into the payload and its value, such as `feed.host=a.example`
+    - `within`: the maximum age"""
 
     state: State | None = None
     queue: Name | None = None
@@ -77,14 +79,13 @@ class JobSearch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_plain(self) -> bool:
-        """True if the search uses only queue and state. Such a search is counted quickly, and its first page
-        is updated live."""
+        """True if the search uses only queue and state."""
         return self == JobSearch(state=self.state, queue=self.queue)
 
     @property
     def has_more_criteria(self) -> bool:
-        """True if the search uses other criteria than state, queue and text. The form then unfolds its second
-        part, which has these criteria."""
+        """True if the search uses criteria besides state, queue and text. The form then shows all its
+        fields."""
         return self != JobSearch(state=self.state, queue=self.queue, text=self.text)
 
     def parameters(self, *, without: str = "") -> dict[str, str]:
@@ -123,9 +124,8 @@ async def jobs_page(request: RouteRequest) -> PageResponse:
 async def _count_matching(
     request: RouteRequest, page: JobPage, criteria: Filter, cursor: int | None
 ) -> JobCount:
-    """Returns the number of jobs that match `criteria`. If `page` is both the first and the last page, it has
-    all matching jobs, and the store does not have to count them. `cursor` is the cursor at which `page`
-    starts, None for the first page."""
+    """Returns the number of jobs that match `criteria`. `cursor` is the cursor at which `page` starts, None
+    for the first page."""
     if cursor is None and page.cursor is None:
         return JobCount(len(page.jobs))
     return await request.inspect.count(criteria)
@@ -163,8 +163,7 @@ async def job_page(request: RouteRequest) -> PageResponse:
 
 def state_timeline(state: State) -> list[tuple[State, bool]]:
     """Returns the states that a job usually goes through, in order, as (state, passed) pairs. The job is now
-    in `state`. `passed` is True for a state that the job has already left, False for its present state and
-    for later states."""
+    in `state`; `passed` is True for the states before it."""
     if state is State.WAITING:
         return [(State.WAITING, False), (State.READY, False), (State.RUNNING, False), (State.DONE, False)]
     end = state if state in FINAL else State.DONE
@@ -205,9 +204,10 @@ JOB_ROUTES = (
 
 
 class BulkForm(JobSearch, frozen=True, kw_only=True):
-    """A change of many jobs on the job search page. `every=False`: changes the selected jobs, whose ids are
-    `ids`. `every=True`: changes all jobs that match the search, and `confirm` is the number that the user
-    confirmed."""
+    """A change of many jobs on the job search page.
+
+    - `every`: True changes all jobs that match the search; False changes the jobs in `ids`
+    - `confirm`: the number of jobs that the user confirmed, for `every=True`"""
 
     ids: list[Name] = msgspec.field(default_factory=list)
     every: bool = False

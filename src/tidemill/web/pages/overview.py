@@ -32,8 +32,8 @@ class OverviewWarning(msgspec.Struct, frozen=True, kw_only=True):
     - `kind`: the condition, such as "paused" or "no_worker"; "tripped" means that the breaker closed a pool
     - `name`, `key`: the queue or pool, and the key of a keyed pool
     - `count`: the number of jobs that the condition affects
-    - `at`: the Unix time at which a pause or closure ends; for "late", the Unix time since
-      which the oldest ready job waits
+    - `at`: the Unix time at which a pause or closure ends; for "late", when the oldest ready job began to
+      wait
     - `text`: the reason of a pause or closure; for "store", the warning of the store"""
 
     kind: WarningKind
@@ -49,8 +49,10 @@ class OverviewWarning(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueThroughput(msgspec.Struct, frozen=True):
-    """The throughput of a queue in the last hour. `ended` has the number of done and failed jobs of each
-    minute, oldest first. `failed` is the total number of failed jobs."""
+    """The throughput of a queue in the last hour.
+
+    - `ended`: the number of done and failed jobs of each minute, oldest first
+    - `failed`: the total number of failed jobs"""
 
     ended: tuple[int, ...]
     failed: int

@@ -33,9 +33,7 @@ class PlanPageQuery(msgspec.Struct, frozen=True, kw_only=True):
 class LimitShare(msgspec.Struct, frozen=True):
     """A limit of a plan, and the length of its bar on the page.
 
-    `limit.seconds` is the time that the jobs would take if this were the only limit. `share`, the length
-    of the bar, is this time divided by the longest such time of all limits. The slowest limit has the
-    share 1.0."""
+    `share` is `limit.seconds` divided by the seconds of the slowest limit, whose share is 1.0."""
 
     limit: LimitPlan
     share: float

@@ -162,9 +162,11 @@ POOL_ROUTES = (
 
 
 class OverrideLimitsForm(OperatorForm, frozen=True, kw_only=True):
-    """The form that overrides the limits of a pool. `limits` has the names of all limits, `amounts` their new
-    amounts in the same order. Unchanged amounts are not overridden. The override ends after `duration`, such
-    as `2h`; without a duration it has no end. With `key`, the override is for one key of a keyed pool."""
+    """The form that overrides the limits of a pool.
+
+    - `limits`, `amounts`: the names of all limits, and their amounts in the same order
+    - `duration`: how long the override lasts, such as `2h`; empty for no end
+    - `key`: the override applies only to this key of a keyed pool"""
 
     key: Name | None = None
     limits: list[str] = msgspec.field(name="limit", default_factory=list)
@@ -176,7 +178,8 @@ class ClosePoolForm(OperatorForm, frozen=True, kw_only=True):
 
 
 class PoolKeyForm(msgspec.Struct, frozen=True, kw_only=True):
-    """The form that opens a pool, or removes its override. With `key`, only for one key of a keyed pool."""
+    """The form that opens a pool, or removes its override. With `key`, the change applies only to this key of
+    a keyed pool."""
 
     key: Name | None = None
 

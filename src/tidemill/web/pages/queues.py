@@ -109,8 +109,8 @@ QUEUE_ROUTES = (
 
 
 class OperatorForm(msgspec.Struct, frozen=True, kw_only=True):
-    """The form of a pause, a closure or an override. The change ends after `duration`, such as `2h`; without
-    a duration it has no end. `reason` says why the operator made the change."""
+    """The form of a pause, a closure or an override. `duration`: how long the change lasts, such as `2h`;
+    empty for no end."""
 
     duration: str | None = None
     reason: Sentence | None = None
@@ -122,9 +122,8 @@ class OperatorForm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueSettingsForm(OperatorForm, frozen=True, kw_only=True):
-    """The form that overrides the settings of a queue. It has all settings with their new values. An empty
-    field removes the limit or the retention bound. If `weight` or `crash_limit` is empty, this setting stays
-    unchanged."""
+    """The form that overrides the settings of a queue. An empty field removes the limit or the retention
+    bound. If `weight` or `crash_limit` is empty, it stays unchanged."""
 
     weight: int | None = None
     concurrency: int | None = None

@@ -114,8 +114,8 @@ SCHEDULE_ROUTES = (
 
 
 class ScheduleSettingsForm(OperatorForm, frozen=True, kw_only=True):
-    """The form that overrides the settings of a schedule. Settings that are empty or unchanged are not
-    overridden. The override ends after `duration`, such as `2h`; without a duration it has no end."""
+    """The form that overrides the settings of a schedule. Empty and unchanged settings are not overridden.
+    `duration`: how long the override lasts, such as `2h`; empty for no end."""
 
     cron: Name | None = None
     tz: Name | None = None

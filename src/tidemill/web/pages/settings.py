@@ -71,7 +71,7 @@ async def change_setting(request: RouteRequest) -> Redirect:
 
 def _sections(entries: list[EffectiveSetting]) -> list[tuple[str, list[SettingRow]]]:
     """Returns the settings grouped by the first part of their names, such as `worker`. Queue settings are
-    left out, because the page has another table for them."""
+    left out."""
     rows = [
         SettingRow(
             name=entry.name,

@@ -75,9 +75,9 @@ def _sign_in_form(
 ) -> PageResponse:
     """Returns the sign-in page.
 
-    `next_` is the path to open after the sign-in. `link` is the secret of a sign-in link. `problem` is
-    the translation key of an error message. `app` is the application's name in the commands that the page
-    shows."""
+    - `next_`: the path to open after the sign-in
+    - `link`: the secret of a sign-in link
+    - `problem`: the translation key of an error message"""
     context = {"next": next_, "link_secret": link, "problem": problem, "app": app}
     return PageResponse("sign_in.html", context, status=status)
 

@@ -23,11 +23,10 @@ class _ChildFlag:
 
 
 def die_with_parent(how: signal.Signals, parent: int) -> None:
-    """Asks the Linux kernel to send the signal `how` to this process when the thread that started it ends.
-    Does nothing on other systems.
+    """Asks the Linux kernel to send the signal `how` to this process when the thread that started it ends. On
+    other systems it does nothing.
 
-    `parent` is the process id of the expected parent. If the parent has already ended, the signal is sent at
-    once."""
+    `parent`: the process id of the expected parent. If it has ended, the signal is sent at once."""
     if sys.platform != "linux":
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(how), 0, 0, 0)
@@ -62,10 +61,8 @@ class _MainImport:
 
 
 def describe_main_module() -> MainModule | None:
-    """Returns the main module of this program, so that a child process can import it.
-
-    Returns None if there is nothing to import. That is the case in an interactive session, for a program
-    given with `-c`, and for a package's `__main__`."""
+    """Returns the main module of this program, so that a child process can import it. Returns None if there
+    is nothing to import, as in an interactive session."""
     main = sys.modules["__main__"]
     name: str | None = getattr(getattr(main, "__spec__", None), "name", None)
     if name is not None:
@@ -96,8 +93,7 @@ def problem_with_main() -> str | None:
 
 @functools.cache
 def _has_main_guard(path: str) -> bool:
-    """True if the file has an `if` that tests `__name__`, such as `if __name__ == "__main__":`. False if it
-    has none or cannot be read."""
+    """True if the file has an `if` that tests `__name__`. False if it has none or cannot be read."""
     try:
         tree = ast.parse(Path(path).read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -123,8 +119,8 @@ def import_main(main: MainModule) -> None:
 
 
 def refuse_worker_in_child() -> None:
-    """Raises ConfigurationError if this process is a child that is just importing the main module. A script
-    without a main guard would start another worker in the child."""
+    """Raises ConfigurationError if this process is a child that is importing the main module. A script
+    without a main guard would start another worker."""
     if _MainImport.under_way:
         raise ConfigurationError(
             "this process runs single jobs for a worker and imports its main module, which starts another "

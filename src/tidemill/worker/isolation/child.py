@@ -1,8 +1,7 @@
 """The program of a child process. It runs jobs of one worker, one at a time, until the worker closes the
 pipe.
 
-It opens the application's lifespan once and runs every job on the same event loop; sync handlers run in a
-thread. So a handler runs as it would in a worker."""
+A handler runs here as it would in a worker."""
 
 from __future__ import annotations
 
@@ -54,10 +53,7 @@ from tidemill.worker.outcomes import decide_refusal, describe_error, outcome_of_
 
 
 def main() -> None:
-    """Runs the child process until the worker closes the pipe.
-
-    The worker has started this process in a new session. So the worker can kill everything that a handler
-    started, and Ctrl-C in a terminal reaches only the worker."""
+    """Runs the child process until the worker closes the pipe."""
     handle, begin = int(sys.argv[1]), decode_child_start(sys.argv[2])
     die_with_parent(signal.SIGKILL, begin.parent)
     mark_as_child()
@@ -85,8 +81,9 @@ def _loop_factory(begin: ChildStart) -> Callable[[], asyncio.AbstractEventLoop] 
 class ChildRunner:
     """Prepares and runs the jobs of a child process.
 
-    `_found` caches tasks by name and import path. `_state` is the value that the lifespan yielded.
-    `_cancel_next` is True if the worker cancelled a job before the job has started here."""
+    - `_found`: caches tasks by name and import path.
+    - `_state`: the value that the lifespan yielded.
+    - `_cancel_next`: True if the worker cancelled a job before the job has started here."""
 
     def __init__(self, pipe: WorkerPipe, begin: ChildStart) -> None:
         self._pipe, self._begin, self._logs = pipe, begin, begin.logs
@@ -180,15 +177,15 @@ class ChildRunner:
         return self._application.tasks.get(task)
 
     def _configure_logs(self) -> None:
-        """Sets up logging as in the worker. It runs after the program was imported, so that the program's own
-        log setup takes precedence."""
+        """Sets up logging as in the worker. Call it after the import of the program, whose own log setup
+        takes precedence."""
         if self._logs is not None:
             configure(format=self._logs.format, level=self._logs.level)
             self._logs = None
 
     async def _run_job(self, run: RunRequest) -> None:
-        """Runs one job and sends its outcome to the worker. The handler runs in a new asyncio task, so its
-        context variables do not reach the next job."""
+        """Runs one job and sends its outcome to the worker. Context variables of the handler do not reach the
+        next job."""
         if self._cancel_next:
             self._pipe.send(StopReply())
             return
@@ -242,8 +239,7 @@ class ChildRunner:
     async def _handle_batch(
         self, run: RunRequest, definition: TaskDefinition, reporter: ChildReporter
     ) -> BatchRunReply | StopReply | LateStartReply:
-        """Runs the jobs of a batch in one call of the handler, and returns the reply for the worker. The
-        worker has already removed jobs whose payload cannot be decoded."""
+        """Runs the jobs of a batch in one call of the handler, and returns the reply for the worker."""
         jobs = (run.job, *run.others)
         CURRENT_ATTEMPT.set(run.job)
         CURRENT_BATCH.set(jobs)
@@ -296,9 +292,6 @@ class ChildRunner:
 
 
 def _retry_policy(run: RunRequest, definition: TaskDefinition) -> Retry:
-    """Returns the retry policy of the job.
-
-    Usually it is the policy of `definition`, the task that the child process has imported. If `definition` is
-    not the job's task, it is the policy that the worker sent with the job. This happens if the handler has no
-    task decorator, or is registered as several tasks."""
+    """Returns the retry policy of the job: of `definition` if that is the job's task, else the one that the
+    worker sent."""
     return definition.retry if definition.name == run.job.task else Retry(**run.policy)  # type: ignore[arg-type]

@@ -53,10 +53,9 @@ ChildOrder = PrepareRequest | RunRequest | CancelRequest
 
 
 class WorkerPipe:
-    """The child's end of the pipe to its worker.
+    """The child's end of the pipe to its worker. A thread reads the pipe.
 
-    A thread reads the pipe, so that replies arrive even while a handler blocks the event loop. The worker
-    answers requests in the order in which they were sent."""
+    The worker answers requests in the order in which they were sent."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
@@ -64,13 +63,13 @@ class WorkerPipe:
         self._requests: deque[concurrent.futures.Future[WorkerReply]] = deque()
 
     def listen(self, on_order: Callable[[ChildOrder | None], None]) -> None:
-        """Starts the thread that reads the pipe. The thread calls `on_order` with each order of the worker:
-        to prepare, run or cancel a job. It calls `on_order` with None when the worker closes the pipe."""
+        """Starts the thread that reads the pipe. The thread calls `on_order` with each order of the worker,
+        and with None when the worker closes the pipe."""
         threading.Thread(target=self._read, args=(on_order,), name="tidemill-pipe", daemon=True).start()
 
     def first(self) -> PrepareRequest | None:
-        """Waits for the worker's first order, a `PrepareRequest`, and returns it. Returns None if the pipe is
-        closed or the order is of another type. Call it before `listen`."""
+        """Waits for the first order of the worker, a `PrepareRequest`, and returns it. Returns None if the
+        pipe is closed. Call it before `listen`."""
         try:
             message = decode_for_child(self._pipe.recv_bytes())
         except EOFError:
@@ -110,9 +109,8 @@ class ChildReporter:
     """Sends the reports of one attempt from the child process to the worker.
 
     - `stopped`: True if the worker has cancelled the attempt.
-    - `late`: 0 if the handler started in time. If its units were reserved too long ago, the handler is not
-      started, and `late` is the number of seconds by which it was too late.
-    - `store`: the application's store, or None if the child process cannot reach it."""
+    - `late`: by how many seconds the handler missed its latest start; 0 if it started in time.
+    - `store`: the application's store; None if the child process cannot reach it."""
 
     def __init__(self, pipe: WorkerPipe, run: RunRequest, definition: TaskDefinition, store: object) -> None:
         self._pipe, self._job, self._definition, self._store = pipe, run.job, definition, store
@@ -158,8 +156,7 @@ class ChildReporter:
 class ChildTransactionEnd:
     """Settles a job inside the handler's transaction, in a child process (implements `TransactionEnd`).
 
-    Before the commit, the child asks the worker for the settlement, because only the worker knows all units
-    that the attempt used. The child then writes this settlement and commits."""
+    The child asks the worker for the settlement, writes it and commits."""
 
     def __init__(self, pipe: WorkerPipe) -> None:
         self._pipe = pipe

@@ -20,8 +20,8 @@ CANNOT_ISOLATE = "cannot isolate"
 
 
 class CannotIsolate(Exception):
-    """Raised if no child process can run the handler. The handler cannot be imported in the child, or it
-    needs something that exists only in its worker."""
+    """Raised if no child process can run the handler, for example because the handler cannot be imported
+    there."""
 
 
 class ChildApplication(Protocol):
@@ -40,8 +40,8 @@ class ChildApplication(Protocol):
         ...
 
     def opened(self, *, lifespan: bool = True) -> AbstractAsyncContextManager[Any]:
-        """Returns a context manager that opens the store and the lifespan. It yields the value that the
-        lifespan yields. `lifespan=False` opens only the store."""
+        """Returns a context manager that opens the store and the lifespan, and yields the lifespan's value.
+        `lifespan=False` opens only the store."""
         ...
 
 
@@ -49,9 +49,7 @@ def find_application_path(application: ChildApplication, application_spec: str |
     """Returns `module:variable`, from which another process can import the application. Returns None if the
     application is not a variable of a module.
 
-    `application_spec` is the import path from the command line. It is used if it leads to the application.
-    Otherwise all loaded modules are searched. A module that defines handlers is preferred, because the
-    application was probably created there, and the main module comes last."""
+    `application_spec`: the import path from the command line. It is tried first."""
     if (
         application_spec is not None
         and ":" in application_spec
@@ -112,7 +110,7 @@ def find_handler_path(definition: TaskDefinition) -> HandlerPath:
 
 def import_task(path: HandlerPath | None) -> TaskDefinition:
     """Imports the handler at `path` and returns its task definition. A function without a task decorator gets
-    a definition with default options and its own name.
+    default options.
 
     Raises `CannotIsolate` if `path` is None or the import fails."""
     if path is None:

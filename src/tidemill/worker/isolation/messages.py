@@ -31,11 +31,11 @@ class HandlerPath(msgspec.Struct, frozen=True):
 class ChildStart(msgspec.Struct, frozen=True, kw_only=True):
     """The start arguments of a child process.
 
-    - `path`, `argv` and `parent` are the worker's `sys.path`, `sys.argv` and process id.
-    - `uvloop` is True if the worker uses uvloop.
-    - `main` is the main module, which the child imports first; None if it needs none.
-    - `application` is the import path of the application (`module:variable`), None if there is none.
-    - `logs` are the worker's log settings."""
+    - `path`, `argv`, `parent`: the worker's `sys.path`, `sys.argv` and process id.
+    - `uvloop`: True if the worker uses uvloop.
+    - `main`: the main module, which the child imports first.
+    - `application`: the import path of the application (`module:variable`).
+    - `logs`: the worker's log settings."""
 
     path: list[str]
     argv: list[str]
@@ -47,13 +47,11 @@ class ChildStart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PrepareRequest(msgspec.Struct, frozen=True, tag="prepare request"):
-    """Asks the child to find the handler of `task` and to open the application's lifespan. The child looks
-    for the task in the application, then at the import path `handler`. The job's timeout starts only after
-    the reply.
+    """Asks the child to find the handler of `task` and to open the application's lifespan.
 
-    `middleware` is the number of middleware functions in the worker. If the child's application has another
-    number, the preparation fails; None means that the numbers are not compared. `lifespan=False`: only the
-    store is opened."""
+    - `handler`: the import path of the handler, used if the application does not have the task.
+    - `middleware`: how many middleware functions the child must find; None if any number is right.
+    - `lifespan`: False if only the store is opened."""
 
     task: str
     handler: HandlerPath | None
@@ -68,16 +66,14 @@ class CancelRequest(msgspec.Struct, frozen=True, tag="cancel request"):
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run request"):
     """Asks the child to run a job.
 
-    - `chance` is a random number between 0 and 1, for the retry delay.
-    - `policy` has the fields of the task's retry policy, without exception filters. It is used if the child
-      has only the function and not the task definition.
-    - `pools` are the settings of the job's pools, by name.
-    - `began` is the boot-clock time at which the message is sent, and `wall` the store's wall time at that
-      moment.
-    - `timeout` is the timeout of the attempt, in seconds from `began`.
-    - `late_in` is when the reserved units become too old, in seconds from `began`. A handler or call that
-      starts after that is late.
-    - `others` are the other jobs of the batch."""
+    - `chance`: a random number between 0 and 1, for the retry delay.
+    - `policy`: the task's retry policy, used if the child does not have the task definition.
+    - `pools`: the settings of the job's pools, by name.
+    - `began`: the boot-clock time at which the message is sent.
+    - `wall`: the store's wall time at that moment.
+    - `timeout`: seconds from `began`.
+    - `late_in`: seconds from `began` until the reserved units are too old.
+    - `others`: the other jobs of the batch."""
 
     job: ClaimedJob
     chance: float
@@ -91,16 +87,20 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run request"):
 
 
 class ReserveReply(msgspec.Struct, frozen=True, tag="reserve reply"):
-    """The answer to `ReserveRequest`. `wait` is None if the units were reserved, otherwise the seconds to
-    wait. `problem` is None, or says why the store could not be asked."""
+    """The answer to `ReserveRequest`.
+
+    - `wait`: seconds to wait; None if the units were reserved.
+    - `problem`: why the store could not be asked."""
 
     wait: float | None = None
     problem: str | None = None
 
 
 class StepReplyMessage(msgspec.Struct, frozen=True, tag="step reply message"):
-    """The answer to `StepRequestMessage`. `reply` is the store's answer; if it is None, `problem` says why
-    the store could not be asked."""
+    """The answer to `StepRequestMessage`.
+
+    - `reply`: the store's answer.
+    - `problem`: why the store could not be asked."""
 
     reply: StepReply | None = None
     problem: str | None = None
@@ -113,16 +113,20 @@ class CommitReply(msgspec.Struct, frozen=True, tag="commit reply"):
 
 
 class WaitReply(msgspec.Struct, frozen=True, tag="wait reply"):
-    """The answer to `WaitRequest`. `problem` is None if the handler may wait. Otherwise it is the message of
-    the `WaitRefused` that the child raises. `lasting=True`: later attempts would be refused too."""
+    """The answer to `WaitRequest`.
+
+    - `problem`: why the handler may not wait; None if it may.
+    - `lasting`: True if later attempts would be refused too."""
 
     problem: str | None = None
     lasting: bool = True
 
 
 class PrepareReply(msgspec.Struct, frozen=True, tag="prepare reply"):
-    """The answer to `PrepareRequest`. `problem` is None if the handler is ready, otherwise it says why not.
-    `opened=False`: the handler was found, but the store or the lifespan could not be opened."""
+    """The answer to `PrepareRequest`.
+
+    - `problem`: why the handler is not ready; None if it is.
+    - `opened`: False if the store or the lifespan could not be opened."""
 
     problem: str | None = None
     opened: bool = True
@@ -133,24 +137,23 @@ class StopReply(msgspec.Struct, frozen=True, tag="stop reply"):
 
 
 class LateStartReply(msgspec.Struct, frozen=True, tag="late start reply"):
-    """Tells the worker that the handler was not called, because its reserved units were too old. `late` is
-    how many seconds too late the handler would have started."""
+    """Tells the worker that the handler was not called, because its reserved units were `late` seconds too
+    old."""
 
     late: float
 
 
 class RunReply(msgspec.Struct, frozen=True, tag="run reply"):
-    """The outcome of a job that ran. The store usually applies `outcome`. It applies `charged` instead if a
-    provider's refusal must cost the job an attempt, for example because the pool's overload budget is used
-    up. `charged` is None if the job has no second outcome."""
+    """The outcome of a job that ran. The store applies `charged` instead of `outcome` if a provider's refusal
+    must cost the job an attempt."""
 
     outcome: Outcome
     charged: Outcome | None = None
 
 
 class BatchRunReply(msgspec.Struct, frozen=True, tag="batch run reply"):
-    """The result of a batch. `items` has one element per job. If the handler raised, `items` is instead one
-    `BatchOutcome` for the whole batch."""
+    """The result of a batch. `items` has one element per job, or is one `BatchOutcome` if the handler
+    raised."""
 
     items: list[BatchItem] | BatchOutcome
 
@@ -190,7 +193,7 @@ class StepRequestMessage(msgspec.Struct, frozen=True, tag="step request message"
 
 
 class CommitRequest(msgspec.Struct, frozen=True, tag="commit request"):
-    """Tells the worker that the handler's transaction is about to commit, and asks for the settlement. The
+    """Asks the worker for the settlement, because the handler's transaction is about to commit. The
     transaction ends the job with `outcome`."""
 
     outcome: Success

@@ -1,7 +1,7 @@
 """One child process, seen from its worker.
 
-A dedicated thread starts the child process, talks to it and lives until it has ended. The Linux kernel kills
-the child when the *thread* that started it ends, so a short-lived thread must not start it."""
+Each child process has its own thread, which starts it and lives until it has ended. The Linux kernel kills
+the child when this *thread* ends."""
 
 from __future__ import annotations
 
@@ -68,9 +68,10 @@ CLOSE_TIMEOUT_SECONDS = 5.0
 class IsolatedProcess:
     """A child process and the thread that talks to it.
 
-    `on_exit` is called when the process has ended. `application` is the import path of the application, None
-    if there is none. `lifespan` is True if the child opens the application's lifespan. `stopped` is True if a
-    cancelled handler has ended in time, so the process can run the next job."""
+    - `on_exit`: is called when the process has ended.
+    - `application`: the import path of the application; None if there is none.
+    - `lifespan`: True if the child opens the application's lifespan.
+    - `stopped`: True if a cancelled handler has ended in time. The process can then run the next job."""
 
     def __init__(
         self,
@@ -100,8 +101,8 @@ class IsolatedProcess:
         threading.Thread(target=self._run_thread, name="tidemill-isolated", daemon=True).start()
 
     def take(self) -> bool:
-        """Reserves the process for a job and returns True. Returns False if the process has ended. An idle
-        process is closed after some time, but not while it is reserved; `give_back` ends the reservation."""
+        """Reserves the process for a job and returns True. Returns False if the process has ended.
+        `give_back` ends the reservation."""
         with self._take_lock:
             self._taken = self.alive
             return self._taken
@@ -122,8 +123,8 @@ class IsolatedProcess:
     ) -> Outcome | list[BatchItem] | BatchOutcome:
         """Runs a job in the child process and returns its outcome; for a batch, the results of its jobs.
 
-        If the caller is cancelled, the handler is cancelled too, and CancelledError is raised. The caller
-        must then kill the process, unless `stopped` is True. Raises `ChildDeath` if the process dies."""
+        If the caller is cancelled, the handler is cancelled too. The caller must then kill the process,
+        unless `stopped` is True. Raises `ChildDeath` if the process dies."""
         self.stopped = self._has_run = False
         self._waits = waits
         running = asyncio.ensure_future(self._request(message, attempt))
@@ -218,10 +219,8 @@ class IsolatedProcess:
             self._has_run = isinstance(message, RunRequest) or self._has_run
 
     def _send_cancel(self) -> bool:
-        """Asks the child to cancel its handler, without blocking, because the child may be suspended. Returns
-        False if the message would block, or if the job was not sent yet.
-
-        Returns True if the process is already dead; the pending request then raises `ChildDeath`."""
+        """Asks the child to cancel its handler, without blocking. Returns False if the message would block,
+        or if the job was not sent yet."""
         if not self._sending.acquire(blocking=False):
             return False
         try:

@@ -1,8 +1,7 @@
-"""Handlers in child processes that wait for other jobs. The child asks its worker, and the worker lets
-another job use the slot of the attempt during the wait.
+"""Handlers in child processes that wait for other jobs (I8).
 
-For a task with `isolate=True` the wait is refused. Other jobs run in a child process only because an earlier
-attempt crashed. They may wait, because they must behave as in the worker (I8)."""
+During the wait, the worker lets another job use the slot of the attempt. A task with `isolate=True` may not
+wait."""
 
 from __future__ import annotations
 
@@ -22,12 +21,9 @@ from tidemill.worker.result_waits import SlotLender, SlotLoan, wait_refused
 
 
 class ProcessWaits:
-    """Runs in the worker, and keeps the waits of one attempt whose handler runs in a child process and waits
-    for other jobs.
+    """Keeps, in the worker, the waits of one attempt whose handler runs in a child process.
 
-    During a wait other jobs may use the attempt's slot. One more child process may also run, because the
-    awaited job may need a process. `on_lent` is a function that is called with True when the first wait
-    begins, and with False when the last wait has ended."""
+    `on_lent`: is called with True when the first wait begins, and with False when the last wait has ended."""
 
     def __init__(self, attempt: Attempt, on_lent: Callable[[bool], None]) -> None:
         self._attempt, self._on_lent = attempt, on_lent
@@ -66,7 +62,7 @@ class ProcessWaits:
 
 class ChildWaits:
     """Asks the worker for permission before a handler in this child process waits for another job. `jobs` are
-    the jobs that the handler runs now; a batch has several."""
+    the jobs that the handler runs now."""
 
     def __init__(self, pipe: WorkerPipe) -> None:
         self._pipe, self._loop = pipe, asyncio.get_running_loop()

@@ -1,13 +1,8 @@
 """Runs jobs in child processes. A hard timeout can be enforced only in a child process.
 
-Child processes run tasks with `isolate=True`. They also run every job that was running when its process died,
-because the job may be the cause and may kill its process again. Processes are reused and run one job at a
-time. The child imports the worker's application and opens its lifespan, so `ctx.state` is the same as in a
-worker.
-
-If no child can import the application or open its lifespan, such a suspected job runs in the worker. A task
-with `isolate=True` never runs in the worker. It fails if its handler cannot be imported, and runs without the
-lifespan if the lifespan keeps failing."""
+Child processes run tasks with `isolate=True`, which never run in the worker. They also run every job that was
+running when its process died, because it may kill its process again. If no child can run such a job, it runs
+in the worker."""
 
 from __future__ import annotations
 
@@ -53,11 +48,10 @@ IsolatedResult = Outcome | list[BatchItem] | BatchOutcome
 
 
 class ChildStartError(Exception):
-    """Raised if no child process could be prepared for a job. The lifespan failed in the child, or the
-    process died before the handler began.
+    """Raised if no child process could be prepared for a job.
 
-    `retry_in` is the number of seconds until the next try. `is_new=False`: no start was tried, because the
-    delay after an earlier failure has not passed."""
+    - `retry_in`: seconds until the next try.
+    - `is_new`: False if no start was tried, because the delay after an earlier failure has not passed."""
 
     def __init__(self, problem: str, retry_in: float, *, is_new: bool) -> None:
         super().__init__(problem)
@@ -65,14 +59,11 @@ class ChildStartError(Exception):
 
 
 class Isolation(Protocol):
-    """The interface through which the worker runs jobs in child processes. Simulations implement it without
-    real processes.
+    """The interface through which the worker runs jobs in child processes. Simulations implement it too.
 
     - `runs_middleware`: True if the child runs the application's middleware.
-    - `run`: runs one job. It calls the function `started` just before the handler begins. `middleware` is the
-      number of middleware functions in the worker.
-    - `lifespan_problem`: why the handler runs without the lifespan; None if it runs with the lifespan. Read
-      it only inside `started`, because it belongs to the job that is being started."""
+    - `run`: runs one job. It calls `started` just before the handler begins.
+    - `lifespan_problem`: why the handler runs without the lifespan. Read it only inside `started`."""
 
     @property
     def runs_middleware(self) -> bool: ...
@@ -94,9 +85,9 @@ class Isolation(Protocol):
 class IsolatedRunner:
     """Runs jobs in child processes, at most `limit` at once, and reuses the processes.
 
-    `find_application` returns the import path of the application, or None if a child cannot import it. For a
-    worker without an application, `find_application` itself is None. `shares_store=False`: the jobs are in
-    the worker's memory, which a child cannot reach."""
+    - `find_application`: returns the import path of the application, or None if a child cannot import it. It
+      is itself None for a worker without an application.
+    - `shares_store`: False if the jobs are in the worker's memory."""
 
     def __init__(
         self,
@@ -130,15 +121,14 @@ class IsolatedRunner:
         started: Callable[[], None],
         middleware: int,
     ) -> IsolatedResult:
-        """Runs the job in a child process and returns its outcome. `started` is called just before the
-        handler; the timeout counts from that call.
+        """Runs the job in a child process and returns its outcome.
 
-        `chance` is a random number between 0 and 1 for the retry delay. `middleware` is the number of
-        middleware functions that the child should find.
+        - `chance`: a random number between 0 and 1 for the retry delay.
+        - `started`: is called just before the handler. The timeout counts from then.
+        - `middleware`: how many middleware functions the child should find.
 
         Raises `CannotIsolate` if no child can run the handler, and `ChildStartError` if no child could be
-        prepared. If `started` raises, its error is passed on, and the child process is free for the next
-        job."""
+        prepared. An error of `started` is passed on."""
         expected = None if definition.isolate else middleware
         prepare = PrepareRequest(definition.name, self._handler_path(definition), expected)
         async with self._process_slot():
@@ -207,27 +197,22 @@ class IsolatedRunner:
                 self._slots.release()
 
     def _set_slot_lent(self, lent: bool) -> None:
-        """Lets one more child process run while a handler in a child process waits for another job.
-        `lent=True`: the wait begins. `lent=False`: the wait has ended and the handler continues.
-
-        The handler continues at once, so one process more than `limit` may run for a while. Therefore no new
-        job starts when the next job ends."""
+        """Lets one more child process run while a handler in a child process waits for another job. `lent` is
+        True when the wait begins, and False when it has ended."""
         if lent:
             self._slots.release()
         else:
-            self._resumed += 1
+            self._resumed += 1  # the handler continues at once; the next free slot is not reused
 
     @functools.cached_property
     def _application(self) -> str | None:
         return None if self._find_application is None else self._find_application()
 
     def _handler_path(self, definition: TaskDefinition) -> HandlerPath | None:
-        """Returns the handler's import path. Returns None if the handler has no import path; the child then
-        finds its task by name in the application.
+        """Returns the handler's import path. Returns None if the child must find the task by name in the
+        application.
 
-        Raises `CannotIsolate` if a child cannot run the handler. A child that cannot import the application
-        has no `ctx.state` and no `ctx.transaction()`. Only tasks with `isolate=True` may run in such a
-        child."""
+        Raises `CannotIsolate` if a child cannot run the handler."""
         if not self._shares_store and not definition.isolate:
             raise CannotIsolate("the jobs are in the worker's memory, which another process cannot reach")
         is_missing = self._find_application is not None and self._application is None
@@ -245,9 +230,8 @@ class IsolatedRunner:
     async def _ready_process(self, prepare: PrepareRequest, definition: TaskDefinition) -> IsolatedProcess:
         """Returns a process that has found the handler and opened the lifespan.
 
-        After 3 failed starts in a row, a task with `isolate=True` gets a process without the lifespan, so
-        that its jobs need not wait. When the delay after the last failure has passed, the lifespan is tried
-        again first. For other tasks `CannotIsolate` is raised."""
+        After 3 failed starts in a row, a task with `isolate=True` gets a process without the lifespan. For a
+        task without `isolate=True`, `CannotIsolate` is raised."""
         wait = self._not_before - self._loop.time()
         if self._failures < MAX_START_FAILURES:
             if wait > 0:
@@ -341,8 +325,7 @@ def _make_run_request(
 
 
 def _policy_fields(retry: Retry) -> dict[str, int | float | str]:
-    """Returns the fields of the retry policy that are numbers or text. Exception types and predicates are
-    left out, because they cannot be sent."""
+    """Returns the fields of the retry policy that can be sent: numbers and text."""
     policy = {name: to_seconds(value) for name, value in msgspec.structs.asdict(retry).items()}
     return {name: value for name, value in policy.items() if isinstance(value, int | float | str)}
 

@@ -32,7 +32,7 @@ class SpawnError(ChildDeath):
 
 def spawn_child(pipe: Connection, application: str | None, *, uvloop: bool) -> subprocess.Popen[bytes]:
     """Starts a child process with one end of a pipe, and returns it. `application` is the import path of the
-    application; `uvloop` says whether the child uses uvloop.
+    application.
 
     `multiprocessing` is not used, because its child processes always import the main module."""
     command = multiprocessing.spawn.get_command_line()
@@ -51,7 +51,7 @@ def spawn_child(pipe: Connection, application: str | None, *, uvloop: bool) -> s
             [*interpreter, "-c", _CHILD_COMMAND, str(pipe.fileno()), msgspec.json.encode(begin).decode()],
             pass_fds=[pipe.fileno()],
             stdin=subprocess.DEVNULL,
-            start_new_session=True,
+            start_new_session=True,  # so the worker can kill everything that a handler started
         )
     finally:
         pipe.close()
@@ -65,7 +65,7 @@ def kill_session(process: subprocess.Popen[bytes]) -> None:
 
 def describe_death(process: subprocess.Popen[bytes] | None, error: Exception) -> ChildDeath:
     """Returns the exception that says why a child process no longer answers. `process` is None if it could
-    not be started. `error` is the error that was raised when the worker started or talked to it."""
+    not be started."""
     if process is None:
         return SpawnError(f"the process could not be started: {error}")
     with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,13 +1,14 @@
 """A random test that runs a store in lockstep with the memory store.
 
-Both stores get the same calls, with one clock and the same random numbers. Every answer must be equal. After
-every step, everything that a reader can see must be equal too. The author of a store writes::
+Both stores get the same calls, with one clock and the same random numbers. All answers, and everything that a
+reader can see, must be equal. The author of a store writes::
 
     def test_lockstep(tmp_path_factory):
         run_lockstep(lambda clock, entropy: MyStore(tmp_path_factory.mktemp("jobs"), ...), arrive)
 
 The default is 40 histories of 50 steps. `TIDEMILL_LOCKSTEP_EXAMPLES` and `TIDEMILL_LOCKSTEP_STEPS` set longer
-runs. A failure prints the shortest history that shows the difference, and how to replay it."""
+runs. A failure prints the shortest history that shows the difference, and how to replay it.
+"""
 
 from __future__ import annotations
 
@@ -56,9 +57,11 @@ def run_lockstep(
     """Runs random histories on the store and the memory store. Raises AssertionError with the shortest
     history in which they differ.
 
-    `make_store` is called once per history and must return an empty store each time. `arrive` writes an
-    arrival into the store. `using` are the Hypothesis settings. `drawn_from` is the random seed; the same
-    seed gives the same histories."""
+    - `make_store`: called once per history; must return an empty store each time.
+    - `arrive`: writes an arrival into the store.
+    - `using`: the Hypothesis settings.
+    - `drawn_from`: the random seed.
+    """
 
     class Machine(Lockstep):
         def __init__(self) -> None:

@@ -46,13 +46,12 @@ class AdvanceCase(msgspec.Struct, frozen=True):
     """One random advance of a document.
 
     - `at`: the kind and id of the document
-    - `next`: the new content; None asks to delete the document
+    - `next`: the new content; None deletes the document
     - `jobs`: the new jobs, each with its queue and, for an invalid job, its error
-    - `nth`: how many of the job changes on the worklist the advance processes: 0 for none, 1 for all, 2 for
-      every second one
-    - `behind`: a number that is added to the current revision; with 1, the revision is wrong and the advance
-      is refused
-    - `requeue`: True puts the document on the worklist again"""
+    - `nth`: which job changes the advance processes: 0 for none, 1 for all, 2 for every second one
+    - `behind`: an error added to the current revision; with 1, the store refuses the advance
+    - `requeue`: True puts the document on the worklist again
+    """
 
     at: tuple[DocumentKind, str]
     next: DocumentUpdate | None
@@ -82,8 +81,7 @@ class DocumentRules(InsertRules, ReadRules):
     @rule(goings=st.lists(advance_cases, min_size=1, max_size=2))
     def advance_documents(self, goings: list[AdvanceCase]) -> None:
         """Advances one or two documents; `goings` describes each advance. One rule covers all kinds of
-        documents. Hypothesis chooses among rules, so more rules for documents would mean fewer calls of the
-        other rules."""
+        documents, so that Hypothesis also chooses the remaining rules often."""
         items = [
             (going, tuple(self.made(going.at, number, *job) for number, job in enumerate(going.jobs)))
             for going in goings

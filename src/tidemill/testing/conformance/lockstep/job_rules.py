@@ -312,10 +312,8 @@ class CheckpointRules(StorePair):
     @precondition(lambda self: self.claims)
     @rule(data=st.data(), step=STEP_CHOICES, commands=STEP_COMMANDS)
     def run_step_verbs(self, data: st.DataObject, step: StepKey, commands: list[tuple[str, int]]) -> None:
-        """Runs `commands` on one claim. Each command is an operation on a step and a call number.
-
-        One rule covers all operations. If each had its own rule, Hypothesis would choose the rules for other
-        things less often."""
+        """Runs `commands` on one claim. Each command is an operation on a step and a call number. One rule
+        covers all operations, so that Hypothesis also chooses the remaining rules often."""
         held: ClaimedJob = data.draw(st.sampled_from(self.claims))
         for verb, number in commands:
             self.run_step_verb(held, step, verb, number)

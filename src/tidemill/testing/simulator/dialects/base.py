@@ -21,7 +21,8 @@ class ReplyContext(msgspec.Struct, frozen=True, kw_only=True):
     - `wall`: the wall time of the caller
     - `scale`: how many simulated seconds pass per second of the caller
     - `number`: the number of this reply, which makes its id unique
-    - `content`: the text or the vectors of the model"""
+    - `content`: the text or the vectors of the model
+    """
 
     verdict: QuotaDecision
     wall: float

@@ -29,10 +29,8 @@ RPC_TYPE_PREFIX = "type.googleapis.com/google.rpc."
 
 
 class GeminiDialect(Dialect):
-    """The Gemini API. After the daily quota is used up, the real API was observed to send a short retry
-    delay, although the call then fails again. `day_hint` is this delay in seconds.
-
-    With `day_hint=None` the simulator sends the correct delay."""
+    """The Gemini API. `day_hint` is the retry delay in seconds after the daily quota is used up. The real API
+    sends a delay that is too short; with `day_hint=None` the simulator sends the correct one."""
 
     name: ClassVar[str] = "gemini"
     supported_causes: ClassVar[frozenset[RefusalCause]] = frozenset(

@@ -151,8 +151,8 @@ def _rate_limit_reply(call: SimulatorCall, context: ReplyContext) -> SimulatorRe
 
 
 def rate_limit_headers(context: ReplyContext) -> dict[str, str]:
-    """Returns the rate-limit headers. The API has headers for `requests` and for `tokens`. If several quotas
-    count the same unit, the headers describe the first of them, which may be the daily quota."""
+    """Returns the rate-limit headers, for `requests` and for `tokens`. If several quotas count the same unit,
+    the headers describe the first of them."""
     found: dict[str, QuotaStatus] = {}
     for quota_status in context.verdict.quota_statuses:
         unit = "requests" if quota_status.quota.unit == "requests" else "tokens"
