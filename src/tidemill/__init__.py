@@ -95,7 +95,7 @@ if TYPE_CHECKING:
     from tidemill.notifications.address_policy import AllowedAddresses
     from tidemill.notifications.alert_rules import AlertRule
     from tidemill.notifications.alerts import Alerts, AlertView
-    from tidemill.notifications.webhook_records import FinishedJob, NewWebhook
+    from tidemill.notifications.webhook_definitions import FinishedJob, NewWebhook
     from tidemill.notifications.webhooks import Webhooks, WebhookView
     from tidemill.schedules.schedule import ScheduleState
     from tidemill.schedules.views import SchedulePage, ScheduleView
@@ -113,7 +113,7 @@ else:
         "DependencyStatus": "metrics.dependencies",
         "Explanation": "inspect.explanation",
         "FailedItem": "tasks.batches",
-        "FinishedJob": "notifications.webhook_records",
+        "FinishedJob": "notifications.webhook_definitions",
         "Flow": "client.flows",
         "FlowHandle": "client.flow_handle",
         "FlowPage": "inspect.flows",
@@ -126,7 +126,7 @@ else:
         "JobView": "inspect.views",
         "Limit": "core.limits",
         "Month": "core.calendars",
-        "NewWebhook": "notifications.webhook_records",
+        "NewWebhook": "notifications.webhook_definitions",
         "Overview": "inspect.views",
         "PeriodicFunction": "tasks.periodic",
         "Plan": "inspect.plan",

@@ -14,8 +14,8 @@ from tidemill import Context, Filter, FinishedJob, GiveUp, Limit, Retry, Secret,
 from tidemill.contract.store import Store
 from tidemill.core.documents import DocumentKind
 from tidemill.errors import ConfigurationError, WebhookNotFound
-from tidemill.notifications import verify, webhook_records
-from tidemill.notifications.webhook_records import DeclaredWebhook, NewWebhook, WebhookEvent
+from tidemill.notifications import verify, webhook_definitions
+from tidemill.notifications.webhook_definitions import DeclaredWebhook, NewWebhook, WebhookEvent
 from tidemill.testing import ManualClock
 from tidemill.worker import notifier
 
@@ -62,7 +62,7 @@ async def test_a_webhook_is_known_before_the_first_job_runs(
     clock: ManualClock, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Jobs that finish before a webhook exists are not delivered."""
-    app, known, declare = make_app(clock), [], webhook_records.declare_webhooks
+    app, known, declare = make_app(clock), [], webhook_definitions.declare_webhooks
 
     async def slowly(store: Store, declared: Mapping[str, DeclaredWebhook]) -> None:
         await asyncio.sleep(0.05)
@@ -72,7 +72,7 @@ async def test_a_webhook_is_known_before_the_first_job_runs(
     async def look() -> None:
         known.append([view.name for view in await app.webhooks.list()])
 
-    monkeypatch.setattr(webhook_records, "declare_webhooks", slowly)
+    monkeypatch.setattr(webhook_definitions, "declare_webhooks", slowly)
     app.webhook("reader", receiver.url, on=["job.done"])
     async with app:
         await look.enqueue()

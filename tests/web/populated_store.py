@@ -13,7 +13,7 @@ from urllib.parse import quote
 from tidemill import Context, Limit, Retry, Task, Tidemill
 from tidemill.core.claims import ClaimRequest, Heartbeat, HeldJob, QueueShare
 from tidemill.http_routes.routes import Role
-from tidemill.notifications.webhook_records import NewWebhook
+from tidemill.notifications.webhook_definitions import NewWebhook
 
 Named = Callable[[str], str]
 

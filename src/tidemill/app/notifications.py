@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tidemill.notifications.alert_rules import MeasureFunction
     from tidemill.notifications.alerts import Alerts
     from tidemill.notifications.config import NotificationConfig
-    from tidemill.notifications.webhook_records import BodyFunction
+    from tidemill.notifications.webhook_definitions import BodyFunction
     from tidemill.notifications.webhooks import Webhooks
 
 
@@ -117,7 +117,7 @@ class NotificationApi(Application):
         - `secret`: the name of the environment variable with the key that signs deliveries.
         - `event`: replaces the name of the event.
         - `body`: a function of the ended job that returns the content to send."""
-        from tidemill.notifications.webhook_records import DeclaredWebhook, parse_webhook
+        from tidemill.notifications.webhook_definitions import DeclaredWebhook, parse_webhook
 
         if name in self.notifications.webhooks:
             raise ConfigurationError(f"webhook {name!r} is declared twice; give one of them another name")

@@ -10,7 +10,7 @@ from tidemill.cli.overrides import current_operator
 from tidemill.cli.root import CommandGroup
 from tidemill.cli.store_options import CommandTarget, with_target
 from tidemill.cli.terminal import Column, print_table
-from tidemill.notifications.webhook_records import DEFAULT_SECRET_VARIABLE, WebhookEvent, parse_webhook
+from tidemill.notifications.webhook_definitions import DEFAULT_SECRET_VARIABLE, WebhookEvent, parse_webhook
 from tidemill.notifications.webhooks import WebhookView, webhook_not_found
 
 WEBHOOK_COLUMNS = (

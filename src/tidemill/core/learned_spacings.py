@@ -37,7 +37,7 @@ TEST_SHARE = 0.75
 UNRELATED_AFTER_SPACINGS = 3.0
 """Refusals of a confirmed spacing that are further apart than this have different causes."""
 REFUSALS_OF_OUTAGE = 3
-"""After so many refusals without a success, the provider may be refusing everything."""
+"""The number of refusals without a success after which an outage is likely."""
 HINT_MARGIN_SECONDS = 1.0
 """Providers round the time that they state to whole seconds."""
 MIN_HINT_SHARE = 0.25

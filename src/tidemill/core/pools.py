@@ -87,8 +87,8 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def most(self, limit: Limit) -> float:
-        """Returns the largest number of units that one call can ever take from the limit, whatever its
-        priority."""
+        """Returns the largest number of units that one call of any priority can take from the
+        limit."""
         return new_window(limit).room(limit, NOON, self.guards)
 
     def back(self, limit: Limit, priority: int) -> float:

@@ -54,7 +54,7 @@ class Unique(msgspec.Struct, frozen=True):
 
 
 class Conflict(StrEnum):
-    """What a store does with a request whose unique key is held by another job, the holder.
+    """The action of a store on a request whose unique key another job, the holder, has.
 
     - `existing`: returns the holder and changes nothing.
     - `merge`: merges the request into the holder.

@@ -101,7 +101,7 @@ def _jobs_over_retention(records: Records, queue: Queue, state: State, limit: in
 
 
 def _expired_ids(records: Records, limit: int) -> list[str]:
-    """Examines the `limit` remembered ids that expired first on the wall clock, and returns those that have
+    """Examines the `limit` remembered ids that expired first on the wall clock. Returns the ids that have
     also expired on the boot clock (J82)."""
     ended = [
         (known.term.wall, id_)

@@ -175,8 +175,8 @@ def _has_jobs_to_make(graph: FlowGraph) -> bool:
 
 
 async def _load_finished_jobs(store: Store, flow: str, graph: FlowGraph) -> list[StepJobState]:
-    """Reads the jobs that are live according to the graph, and returns those that have in fact ended or were
-    deleted. The flow may have missed these changes."""
+    """Reads the jobs that are live according to the graph. Returns the jobs that have ended or were deleted:
+    the flow may have missed these changes."""
     positions = [(name, index) for name, progress in graph.step_progress.items() for index in progress.live]
     positions += [
         (name + COMPENSATION_SUFFIX, index)

@@ -95,9 +95,7 @@ class Inspector:
         scan_limit: int | None = DEFAULT_SCAN_LIMIT,
     ) -> JobPage:
         """Returns one page of matching jobs, newest first. Pass the page's `cursor` to get the next page.
-
-        After reading `scan_limit` jobs the search stops, and the page is marked `partial`. `scan_limit=None`:
-        the search goes on until the page is full."""
+        After reading `scan_limit` jobs the search stops, and the page is `partial`; None means no stop."""
         _check_scan_limit(scan_limit)
         if not 1 <= limit <= MAX_JOBS_PER_PAGE:
             raise ConfigurationError(
@@ -113,9 +111,8 @@ class Inspector:
 
     async def count(self, job_filter: Filter, *, scan_limit: int | None = DEFAULT_SCAN_LIMIT) -> JobCount:
         """Returns how many jobs match. A filter with only a queue and states is counted exactly and at once.
-
-        With any other filter the count stops after reading `scan_limit` jobs or 1000 matches; `more` is then
-        True. `scan_limit=None`: reads all jobs, and the count is exact."""
+        Any other count stops after reading `scan_limit` jobs or 1000 matches, and `more` is then True. With
+        `scan_limit=None` it is exact."""
         _check_scan_limit(scan_limit)
         return await jobs.count_jobs(await self._store(), check_filter(job_filter), scan_limit)
 
@@ -151,8 +148,7 @@ class Inspector:
     async def change(
         self, selection: FilterOrId, change: OperatorChange, *, progress: OnChangeProgress | None = None
     ) -> BulkResult:
-        """Applies `change` to all jobs that match `selection`, a filter or a job id. The oldest jobs come
-        first.
+        """Applies `change` to all jobs that match `selection`, a filter or a job id, the oldest jobs first.
 
         The change is written in many short transactions; if it was interrupted, you can repeat it. A job that
         no longer matches is skipped. `progress` is called with the number of jobs processed so far. Raises
@@ -170,8 +166,7 @@ class Inspector:
         return changed
 
     async def retry(self, selection: FilterOrId, *, progress: OnChangeProgress | None = None) -> BulkResult:
-        """Runs finished jobs again, with the full number of attempts. `selection` is a filter or the id of
-        one job."""
+        """Runs finished jobs again, with the full number of attempts."""
         return await self.change(selection, RetryJobs(), progress=progress)
 
     async def cancel(

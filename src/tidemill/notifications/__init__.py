@@ -3,7 +3,7 @@
     signatures           signs deliveries; receivers call `verify`
     address_policy       which addresses a webhook may call
     http_client          one POST, bounded in time and size
-    webhook_records      webhook definitions, and how the store keeps them
+    webhook_definitions      webhook definitions, and how the store keeps them
     webhook_deliveries   bodies, and the job that sends one delivery
     webhook_finder       finds finished jobs and pool changes that have no delivery yet
     webhooks             `app.webhooks`, also for the command line and the HTTP API

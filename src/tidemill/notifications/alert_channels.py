@@ -24,7 +24,7 @@ from tidemill.core.retry import Retry
 from tidemill.errors import ConfigurationError, GiveUp, TidemillError
 from tidemill.notifications.alert_messages import AlertMessage
 from tidemill.notifications.http_client import post, run_in_thread
-from tidemill.notifications.webhook_records import NOTIFICATION_QUEUE
+from tidemill.notifications.webhook_definitions import NOTIFICATION_QUEUE
 from tidemill.tasks.definition import TaskDefinition, make_task_definition
 from tidemill.tls import client_context
 

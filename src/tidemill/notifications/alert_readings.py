@@ -12,8 +12,8 @@ from tidemill.contract.store import Store
 from tidemill.core.filters import Filter
 from tidemill.core.states import State
 from tidemill.notifications.alert_rules import AlertKind, AlertRule, AlertState, MeasureFunction
+from tidemill.notifications.webhook_definitions import NOTIFICATION_QUEUE
 from tidemill.notifications.webhook_deliveries import DELIVERY_TASK
-from tidemill.notifications.webhook_records import NOTIFICATION_QUEUE
 
 SubjectValues = dict[str, float]
 MAX_COUNTED_FAILURES = 1000

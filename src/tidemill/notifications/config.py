@@ -10,7 +10,7 @@ from tidemill.contract.store import Store
 from tidemill.notifications.address_policy import AllowedAddresses
 from tidemill.notifications.alert_channels import AlertChannel
 from tidemill.notifications.alert_rules import DEFAULT_RULES, AlertRule, MeasureFunction
-from tidemill.notifications.webhook_records import DeclaredWebhook
+from tidemill.notifications.webhook_definitions import DeclaredWebhook
 from tidemill.tasks.definition import TaskDefinition
 
 

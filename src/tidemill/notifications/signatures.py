@@ -1,6 +1,6 @@
 """Signs webhook deliveries and verifies them, by the Standard Webhooks specification.
 
-The signature covers id, time and body, so nobody can change a recorded delivery. The receiver refuses old
+The signature covers id, time and body, so a recorded delivery cannot be changed. The receiver refuses old
 deliveries. The id is the same in every attempt, so a receiver can ignore a repeated delivery.
 """
 

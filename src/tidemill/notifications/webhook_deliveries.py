@@ -21,7 +21,7 @@ from tidemill.errors import GiveUp, RetryAfter, TidemillError
 from tidemill.notifications.address_policy import AllowedAddresses, parse_url
 from tidemill.notifications.http_client import PostResponse, post, run_in_thread
 from tidemill.notifications.signatures import signature_headers
-from tidemill.notifications.webhook_records import (
+from tidemill.notifications.webhook_definitions import (
     EVENTS_BY_STATE,
     NOTIFICATION_QUEUE,
     BodyFunction,

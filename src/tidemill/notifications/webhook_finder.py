@@ -16,7 +16,7 @@ from tidemill.core.jobs import Job, JobGroup, NewJob
 from tidemill.core.queues import InsertResult, InsertVerdict
 from tidemill.errors import StoreError
 from tidemill.notifications import webhook_deliveries
-from tidemill.notifications.webhook_records import (
+from tidemill.notifications.webhook_definitions import (
     NOTIFICATION_QUEUE,
     BodyFunction,
     StoredWebhook,

@@ -12,9 +12,9 @@ from tidemill.core.jobs import JobGroup
 from tidemill.core.operator_changes import CancelJobs
 from tidemill.core.states import State
 from tidemill.errors import ConfigurationError, WebhookNotFound
-from tidemill.notifications import webhook_deliveries, webhook_records
+from tidemill.notifications import webhook_definitions, webhook_deliveries
 from tidemill.notifications.address_policy import AllowedAddresses, check_url_allowed
-from tidemill.notifications.webhook_records import (
+from tidemill.notifications.webhook_definitions import (
     NOTIFICATION_QUEUE,
     NewWebhook,
     StoredWebhook,
@@ -63,7 +63,9 @@ class Webhooks:
         """Returns all webhooks, sorted by name. Webhooks declared in code appear after a worker has
         started."""
         store = await self._store()
-        return [await _webhook_view(store, stored) for stored in await webhook_records.list_webhooks(store)]
+        return [
+            await _webhook_view(store, stored) for stored in await webhook_definitions.list_webhooks(store)
+        ]
 
     async def get(self, name: str) -> WebhookView:
         """Returns one webhook. Raises WebhookNotFound."""
@@ -80,7 +82,7 @@ class Webhooks:
         check_webhook(spec)
         _check_url(spec, self._allowed)
         store = await self._store()
-        put = webhook_records.added_webhook_update(spec, by)
+        put = webhook_definitions.added_webhook_update(spec, by)
 
         def unless_declared(before: Webhook | None, now: float) -> Webhook | None:
             if before is not None and before.origin is WebhookOrigin.DECLARED:
@@ -89,14 +91,14 @@ class Webhooks:
                 )
             return put(before, now)
 
-        found = await webhook_records.update_webhook(store, spec.name, unless_declared)
+        found = await webhook_definitions.update_webhook(store, spec.name, unless_declared)
         return await _webhook_view(store, found or await _require_webhook(store, spec.name))
 
     async def remove(self, name: str) -> bool:
         """Removes a webhook and cancels its waiting deliveries. Returns False if there was no such webhook. A
         webhook declared in code is created again when a worker starts."""
         store = await self._store()
-        was_there = await webhook_records.remove_webhook(store, name)
+        was_there = await webhook_definitions.remove_webhook(store, name)
         waiting = _delivery_filter(name, State.SCHEDULED, State.READY)
         while (await store.amend(waiting, CancelJobs("the webhook was removed"), CANCEL_BATCH_SIZE)).changed:
             pass
@@ -123,7 +125,7 @@ CANCEL_BATCH_SIZE = 500
 
 
 async def _require_webhook(store: Store, name: str) -> StoredWebhook:
-    for stored in await webhook_records.list_webhooks(store):
+    for stored in await webhook_definitions.list_webhooks(store):
         if stored.name == name:
             return stored
     raise webhook_not_found(name)

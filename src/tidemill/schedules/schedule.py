@@ -28,7 +28,7 @@ has not seen the removal changes nothing."""
 
 
 class ScheduleOrigin(StrEnum):
-    """Where a schedule comes from. `declared`: the application's code declares it. `dynamic`: a call created
+    """The origin of a schedule. `declared`: the application's code declares it. `dynamic`: a call created
     it at run time."""
 
     DECLARED = "declared"
@@ -50,7 +50,7 @@ VISIBLE_STATES = tuple(state for state in ScheduleState if state is not Schedule
 
 
 class TickOutcome(StrEnum):
-    """What became of a tick.
+    """The result of a tick.
 
     - `fired`: it created a job.
     - `run by hand`: an operator started a job.

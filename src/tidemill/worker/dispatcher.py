@@ -54,7 +54,7 @@ class IdleWait:
         """Records that a claim returned jobs. If no wake-up announced them, the listener registers again
         before the next claim."""
         if self._polled:
-            self._polled = self.armed = False  # the wake-up was lost: perhaps nobody knows the listener
+            self._polled = self.armed = False  # the wake-up was lost: perhaps the store forgot the listener
 
     async def run(self) -> None:
         try:

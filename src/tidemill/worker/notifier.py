@@ -32,7 +32,7 @@ from tidemill.worker.outbox import DispatchSignal
 
 if TYPE_CHECKING:
     from tidemill.notifications.config import NotificationConfig
-    from tidemill.notifications.webhook_records import StoredWebhook
+    from tidemill.notifications.webhook_definitions import StoredWebhook
 
 
 NOTIFICATION_QUEUE = "tidemill"
@@ -193,20 +193,20 @@ class Notifier:
             await asyncio.sleep(WEBHOOK_REFRESH_SECONDS)
 
     async def _refresh_webhooks(self) -> None:
-        from tidemill.notifications import webhook_records
-        from tidemill.notifications.webhook_records import WebhookOrigin
+        from tidemill.notifications import webhook_definitions
+        from tidemill.notifications.webhook_definitions import WebhookOrigin
 
         declared = self._notifications.webhooks
         if not self._is_declared:
-            await webhook_records.declare_webhooks(self._store, declared)
+            await webhook_definitions.declare_webhooks(self._store, declared)
             self._is_declared = True
         self._webhook_list = [
             stored
-            for stored in await webhook_records.list_webhooks(self._store)
+            for stored in await webhook_definitions.list_webhooks(self._store)
             if stored.webhook.origin is WebhookOrigin.ADDED or stored.name in declared
         ]
         if not self._serves and (self._webhook_list or self._notifications.rules):
-            await webhook_records.limit_notification_queue(self._store)
+            await webhook_definitions.limit_notification_queue(self._store)
             self._serves = True
             self._planner.serve(NOTIFICATION_QUEUE)
         self._is_loaded = True
@@ -266,8 +266,8 @@ class Notifier:
 
     async def _find_pools(self, webhooks: Sequence[StoredWebhook], now: float) -> dict[str, dict[str, Any]]:
         """Creates deliveries for closed or opened pools. Returns the fields to save, by webhook name."""
+        from tidemill.notifications.webhook_definitions import WebhookEvent
         from tidemill.notifications.webhook_finder import find_pool_changes
-        from tidemill.notifications.webhook_records import WebhookEvent
 
         wanting = {WebhookEvent.POOL_CLOSED, WebhookEvent.POOL_OPENED}
         mine = [stored for stored in webhooks if wanting.intersection(stored.webhook.spec.on)]
@@ -285,9 +285,9 @@ class Notifier:
         read."""
         from msgspec.structs import replace
 
-        from tidemill.notifications import webhook_records
+        from tidemill.notifications import webhook_definitions
 
-        after = await webhook_records.update_webhook(
+        after = await webhook_definitions.update_webhook(
             self._store,
             stored.name,
             lambda before, _: None if before != stored.webhook else replace(before, **changes),

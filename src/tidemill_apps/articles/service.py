@@ -33,7 +33,7 @@ from tidemill_apps.articles.tasks import BatchEmbedder
 from tidemill_apps.articles.vectors import ArticleVectors
 from tidemill_apps.common.database import Database, check_separate_files
 from tidemill_apps.common.messages import MessageCatalogue
-from tidemill_apps.common.provider_client import EmbeddingModel
+from tidemill_apps.common.model_clients import EmbeddingModel
 from tidemill_apps.common.providers import (
     DEFAULT_EMBEDDING_MODELS,
     open_embedding_model,

@@ -25,7 +25,7 @@ from tidemill_apps.articles.metrics import ArticleMetrics
 from tidemill_apps.articles.posts import Post, Posts, PostStatus
 from tidemill_apps.articles.qdrant import VectorsUnavailable
 from tidemill_apps.articles.vectors import ArticleChunk, ArticleVectors
-from tidemill_apps.common.provider_client import AnswerUnusable, EmbeddingModel, EmbeddingResult
+from tidemill_apps.common.model_clients import AnswerUnusable, EmbeddingModel, EmbeddingResult
 
 
 async def delete_vectors(posts: Posts, vectors: ArticleVectors, post_id: int) -> None:

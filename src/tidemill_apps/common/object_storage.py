@@ -12,12 +12,12 @@ from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import LocalStore, S3Store
 
 from tidemill import ConfigurationError, DependencyUnavailable, Secret, StoreUnavailable
-from tidemill_apps.common.provider_client import HttpUrl
+from tidemill_apps.common.model_clients import HttpUrl
 from tidemill_apps.common.settings import EnvironmentSettings
 
 
 class StorageSettings(EnvironmentSettings, frozen=True, kw_only=True):
-    """Where files are kept. `url` is a folder or s3://bucket/prefix; the other settings are for S3."""
+    """The location of files. `url` is a folder or s3://bucket/prefix; the other settings are for S3."""
 
     url: str = "media-files"
     endpoint: HttpUrl = ""

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tidemill_apps.common.provider_client import (
+from tidemill_apps.common.model_clients import (
     AnswerUnusable,
     Completion,
     EmbeddingResult,

@@ -1,4 +1,4 @@
-"""Adds the page templates of an application, together with those that the applications share.
+"""Adds the page templates of an application, and the templates that all applications share.
 
 Import the shared macros with context: `{% import "app_parts.html" as app_parts with context %}`.
 """

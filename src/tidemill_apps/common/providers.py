@@ -23,8 +23,8 @@ from tidemill.testing.simulator import (
 )
 from tidemill.testing.simulator import SimulatedProvider as Simulator
 from tidemill_apps.common.gemini import GeminiChat, GeminiEmbeddings
+from tidemill_apps.common.model_clients import ChatModel, EmbeddingModel, ProviderAccount, ProviderName
 from tidemill_apps.common.openai import OpenAIChat, OpenAIEmbeddings
-from tidemill_apps.common.provider_client import ChatModel, EmbeddingModel, ProviderAccount, ProviderName
 from tidemill_apps.common.settings import EMPTY_TABLE, ApplicationToml, read_settings
 
 DEFAULT_CHAT_MODELS: dict[ProviderName, str] = {"gemini": "gemini-2.5-flash", "openai": "gpt-4o-mini"}

@@ -9,7 +9,7 @@ from tidemill.web import HTTPError
 
 MINUTE_SECONDS = 60.0
 MAX_CLIENTS = 10_000
-"""Most clients in memory; above it, all counts begin anew."""
+"""The number of clients in memory above which all counts start again at 0."""
 
 
 class RequestLimits:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tidemill import Secret, TidemillError
 from tidemill_apps.common.audio import run_program
-from tidemill_apps.common.provider_client import (
+from tidemill_apps.common.model_clients import (
     AnswerUnusable,
     HttpUrl,
     ProviderAccount,

@@ -13,7 +13,7 @@ from tidemill_apps.articles.posts import Post, PostStatus
 from tidemill_apps.articles.samples import SampleArticle, load_samples
 from tidemill_apps.articles.service import Articles
 from tidemill_apps.articles.settings import ArticlesSettings
-from tidemill_apps.common.provider_client import ProviderAccount
+from tidemill_apps.common.model_clients import ProviderAccount
 from tidemill_apps.demo.environment import (
     EMBEDDINGS_PER_MINUTE,
     MINUTE_SECONDS,

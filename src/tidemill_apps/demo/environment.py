@@ -20,7 +20,7 @@ from tidemill.testing.simulator import (
     SimulatedProvider,
     SimulatorOptions,
 )
-from tidemill_apps.common.provider_client import ProviderAccount
+from tidemill_apps.common.model_clients import ProviderAccount
 from tidemill_apps.common.providers import use_simulator
 
 DEMO_FOLDER = Path("tidemill-demo")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tidemill import Tidemill
 from tidemill.testing.simulator import RequestLog, SimulatorServer
-from tidemill_apps.common.provider_client import ProviderAccount
+from tidemill_apps.common.model_clients import ProviderAccount
 from tidemill_apps.demo.environment import (
     DECLARED_REQUESTS_PER_DAY,
     MINUTE_SECONDS,
@@ -24,7 +24,7 @@ from tidemill_apps.demo.environment import (
 from tidemill_apps.demo.screen import DemoProgressBar, DemoScreen
 from tidemill_apps.music.connections import SampleSource, simulate_descriptions
 from tidemill_apps.music.limits import CALLS_POOL
-from tidemill_apps.music.pipeline import PipelineStartRequest
+from tidemill_apps.music.pipeline_control import PipelineStartRequest
 from tidemill_apps.music.pipeline_state import PipelineStage
 from tidemill_apps.music.preview import StartPreview
 from tidemill_apps.music.search import SimilarSong

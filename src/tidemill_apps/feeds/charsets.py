@@ -30,7 +30,7 @@ _DETECTABLE = ["gb18030", "big5", "cp932", "euc-jp", "cp949", "koi8-r", *(f"cp12
 _DECLARATION = re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]{1,40})[\"']")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 _CERTAIN_UTF8_CHARACTERS = 4
-"""So many characters of GBK or Big5 are practically never valid UTF-8 by chance; fewer sometimes are."""
+"""A text in GBK or Big5 with fewer characters than this may be valid UTF-8 by chance."""
 _TOLERATED_SHARE = 0.02
 """The share of characters that may be broken in a document that is otherwise in its declared encoding."""
 

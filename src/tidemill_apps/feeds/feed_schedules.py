@@ -43,8 +43,8 @@ def schedule_name(feed_id: str) -> str:
 
 
 ON_CONFLICT: Mapping[Urgency, OnConflict] = {"manual": "rerun", "overdue": "merge", "normal": "skip"}
-"""What a request does while the feed has a job. By hand: a waiting job becomes urgent, and a running job gets
-a successor. Overdue: a waiting job becomes urgent. A tick does nothing."""
+"""The effect of a request while the feed has a job. By hand: a waiting job becomes urgent, and a running job
+gets a successor. Overdue: a waiting job becomes urgent. A tick does nothing."""
 
 
 def feed_unique(feed: FeedSnapshot) -> Unique:

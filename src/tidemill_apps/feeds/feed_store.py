@@ -19,7 +19,7 @@ from tidemill_apps.feeds.tables import FeedTables, create_tables, describe_table
 
 
 class FeedState(msgspec.Struct, frozen=True, kw_only=True):
-    """What the application knows about a feed; the columns of `feed_state`.
+    """The state of a feed: the columns of `feed_state`.
 
     - `url`: the URL that the validators, the digest, the failures and the redirect belong to.
     - `closed_until`: the wall time before which nothing fetches the feed, also not by hand.
@@ -88,7 +88,7 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_scheduled_as_stored(self) -> bool:
-        """True if URL and interval are those that the feed was last scheduled with. Another program may have
+        """True if the feed was last scheduled with its present URL and interval. Another program may have
         changed the row."""
         return (self.state.url, self.state.interval) == (self.url, self.refresh_interval)
 

@@ -129,7 +129,7 @@ class Fetcher:
 
     async def __aenter__(self) -> Self:
         resolver = _CheckedResolver(self._resolver or aiohttp.ThreadedResolver(), self._allowed)
-        # A connection is used once: feeds of one site are far apart, and a new one is checked anew.
+        # A connection is used once, so that each fetch checks the address again.
         connector = aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False, force_close=True, limit=0)
         self._session = aiohttp.ClientSession(
             connector=connector,

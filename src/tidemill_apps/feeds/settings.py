@@ -10,7 +10,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from tidemill import ConfigurationError
-from tidemill_apps.common.provider_client import HttpUrl
+from tidemill_apps.common.model_clients import HttpUrl
 from tidemill_apps.common.settings import (
     EMPTY_TABLE,
     ApplicationToml,

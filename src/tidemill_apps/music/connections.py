@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from tidemill import Tidemill
 from tidemill.testing.simulator import Quota, SimulatorCall, SimulatorOptions
 from tidemill_apps.common import providers
-from tidemill_apps.common.provider_client import ChatModel, EmbeddingModel, ProviderAccount
+from tidemill_apps.common.model_clients import ChatModel, EmbeddingModel, ProviderAccount
 from tidemill_apps.common.providers import run_simulator, use_simulator
 from tidemill_apps.music.limits import EMBEDDING_QUEUE, FULL_QUEUE, METADATA_QUEUE
 from tidemill_apps.music.settings import MusicSettings

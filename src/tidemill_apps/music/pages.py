@@ -16,7 +16,7 @@ from tidemill_apps.common.messages import MessageCatalogue
 from tidemill_apps.common.pages import add_templates
 from tidemill_apps.music.batches import Work
 from tidemill_apps.music.limits import PIPELINE_QUEUE, WORK_QUEUES
-from tidemill_apps.music.pipeline import PipelineStartRequest
+from tidemill_apps.music.pipeline_control import PipelineStartRequest
 from tidemill_apps.music.search import SongListQuery, load_song_list
 from tidemill_apps.music.service import Music
 from tidemill_apps.music.status import RETRY_COMMAND, format_missing_problem, load_status

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from tidemill.web import HTTPError, Role, RouteRequest
 from tidemill_apps.music.batches import Work
-from tidemill_apps.music.pipeline import (
+from tidemill_apps.music.pipeline_control import (
     PipelineRetryResult,
     PipelineStartRequest,
     PipelineStartResult,

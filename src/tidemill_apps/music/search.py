@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, and_, func, or_, select
 
 from tidemill import AnswerUnavailable, Context, Pool, Retry, Tidemill, Unique
 from tidemill.web import HTTPError, retry_after_header
-from tidemill_apps.common.provider_client import EmbeddingModel
+from tidemill_apps.common.model_clients import EmbeddingModel
 from tidemill_apps.music.connections import MusicConnections
 from tidemill_apps.music.library import Library
 from tidemill_apps.music.tables import (

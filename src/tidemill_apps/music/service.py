@@ -15,7 +15,7 @@ from tidemill_apps.music.batches import RECONCILE_INTERVAL_SECONDS, BatchEnqueue
 from tidemill_apps.music.connections import MusicConnections, ProviderKind, find_simulated_providers
 from tidemill_apps.music.library import Library
 from tidemill_apps.music.limits import SYNC_INTERVAL_SECONDS, LiveSettingsSync, MusicPools, declare_queues
-from tidemill_apps.music.pipeline import ENQUEUE_TASK, RETRY_LEFT_OUT_TASK, Pipeline
+from tidemill_apps.music.pipeline_control import ENQUEUE_TASK, RETRY_LEFT_OUT_TASK, Pipeline
 from tidemill_apps.music.pipeline_state import load_run_start
 from tidemill_apps.music.preview import PreviewPlanner
 from tidemill_apps.music.search import SimilarityIndex, TextSearch

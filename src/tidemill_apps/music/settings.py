@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from tidemill import ConfigurationError, Secret, TimeOfDay
-from tidemill_apps.common.provider_client import HttpUrl, ProviderAccount
+from tidemill_apps.common.model_clients import HttpUrl, ProviderAccount
 from tidemill_apps.common.providers import read_account
 from tidemill_apps.common.settings import (
     EMPTY_TABLE,

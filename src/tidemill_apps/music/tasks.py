@@ -10,7 +10,7 @@ import msgspec
 
 from tidemill import Context, GiveUp, Pool, Retry, Task, Tidemill
 from tidemill_apps.common.database import DatabaseUnavailable
-from tidemill_apps.common.provider_client import AnswerUnusable, ChatModel, EmbeddingModel
+from tidemill_apps.common.model_clients import AnswerUnusable, ChatModel, EmbeddingModel
 from tidemill_apps.music.connections import MusicConnections
 from tidemill_apps.music.library import Library
 from tidemill_apps.music.limits import EMBEDDING_QUEUE, FULL_QUEUE, METADATA_QUEUE, MusicPools
@@ -167,7 +167,7 @@ async def _take_songs(
     songs: Sequence[Song],
     of: Sequence[SongStatus] = WAITING_STATUSES,
 ) -> AsyncIterator[list[Song]]:
-    """Marks the songs as processing and yields those that this job holds. If it holds none, the units
+    """Marks the songs as processing and yields the songs that this job holds. If it holds none, the units
     reserved for the call are given back. If the `async with` block fails, the songs wait for the next
     attempt."""
     mine = await library.mark_processing(songs, ctx.job_id, of=of)

@@ -36,7 +36,7 @@ TOKEN_BYTES = 16
 SUMMARY_CHARS = 300
 
 
-class FeedRoutes:
+class PodcastFeedRoutes:
     """The public routes of feeds. The path contains a secret token; a wrong token gets a 404."""
 
     def __init__(self, podcasts: Podcasts) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tidemill.web import PageResponse, Redirect, Role, RouteRequest
 from tidemill_apps.common.status import load_jobs
-from tidemill_apps.podcasts.feed import FeedRoutes
+from tidemill_apps.podcasts.feed import PodcastFeedRoutes
 from tidemill_apps.podcasts.routes import (
     FeedBody,
     PodcastBody,
@@ -20,7 +20,7 @@ from tidemill_apps.podcasts.service import MESSAGES, Podcasts
 
 
 class PodcastPages:
-    def __init__(self, podcasts: Podcasts, feeds: FeedRoutes) -> None:
+    def __init__(self, podcasts: Podcasts, feeds: PodcastFeedRoutes) -> None:
         self._podcasts, self._feeds = podcasts, feeds
 
     def declare(self) -> None:

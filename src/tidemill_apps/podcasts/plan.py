@@ -30,7 +30,7 @@ class Script(msgspec.Struct, frozen=True):
 
 
 class GenerationPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a generation would need now.
+    """The cost and length of a generation, predicted.
 
     - `characters`: the length of the spoken text, in the unit of the speech service.
     - `parts`: the number of calls of a first generation.

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from tidemill.web import File, HTTPError, Role, RouteRequest
 from tidemill_apps.common.sentences import Language, TextFormat, clean_text, detect_language
-from tidemill_apps.podcasts.feed import MAX_ID_DIGITS, FeedRoutes, serve_media
+from tidemill_apps.podcasts.feed import MAX_ID_DIGITS, PodcastFeedRoutes, serve_media
 from tidemill_apps.podcasts.plan import GenerationPlan
 from tidemill_apps.podcasts.service import MESSAGES, Podcasts
 from tidemill_apps.podcasts.tables import NewPodcast, Podcast
@@ -51,7 +51,7 @@ class PodcastReply(msgspec.Struct, frozen=True, kw_only=True):
     regenerate_at: float | None
 
 
-class FeedReply(msgspec.Struct, frozen=True, kw_only=True):
+class PodcastFeedReply(msgspec.Struct, frozen=True, kw_only=True):
     """A new feed. `url` contains the secret token and is shown only here."""
 
     id: int
@@ -64,7 +64,7 @@ def build_podcast_reply(podcast: Podcast) -> PodcastReply:
 
 
 class PodcastRoutes:
-    def __init__(self, podcasts: Podcasts, feeds: FeedRoutes) -> None:
+    def __init__(self, podcasts: Podcasts, feeds: PodcastFeedRoutes) -> None:
         self._podcasts, self._feeds = podcasts, feeds
 
     def declare(self) -> None:
@@ -80,7 +80,15 @@ class PodcastRoutes:
             ("POST", f"{one}/generate", operator, self.generate, reply, None, "Generate a podcast again."),
             ("GET", f"{one}/audio", viewer, self.audio, File, None, "The audio of an episode."),
             ("GET", f"{one}/transcript", viewer, self.transcript, File, None, "The transcript as WebVTT."),
-            ("POST", "/api/podcast-feeds", admin, self.create_feed, FeedReply, FeedBody, "Create a feed."),
+            (
+                "POST",
+                "/api/podcast-feeds",
+                admin,
+                self.create_feed,
+                PodcastFeedReply,
+                FeedBody,
+                "Create a feed.",
+            ),
             ("DELETE", "/api/podcast-feeds/{feed}", admin, self.revoke_feed, None, None, "Revoke a feed."),
         ):
             types: dict[str, Any] = {"body": sent, "response": response}
@@ -117,9 +125,9 @@ class PodcastRoutes:
     async def transcript(self, request: RouteRequest) -> File:
         return serve_media(self._podcasts, await load_podcast(self._podcasts, request), "vtt")
 
-    async def create_feed(self, request: RouteRequest) -> FeedReply:
+    async def create_feed(self, request: RouteRequest) -> PodcastFeedReply:
         feed, url = await self._feeds.create(request.body.name)
-        return FeedReply(id=feed.id, name=feed.name, url=url)
+        return PodcastFeedReply(id=feed.id, name=feed.name, url=url)
 
     async def revoke_feed(self, request: RouteRequest) -> None:
         if not await self._podcasts.episodes.revoke_feed(parse_id(request, "feed")):

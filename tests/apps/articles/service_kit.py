@@ -23,7 +23,7 @@ from tidemill_apps.articles.metrics import declare_metrics
 from tidemill_apps.articles.posts import Post
 from tidemill_apps.articles.service import Articles
 from tidemill_apps.articles.settings import ArticlesSettings
-from tidemill_apps.common.provider_client import ProviderAccount
+from tidemill_apps.common.model_clients import ProviderAccount
 
 PATIENCE = 30.0
 T = TypeVar("T")

@@ -10,7 +10,7 @@ import pytest
 from tests.apps.articles.web_kit import Blog, blog_in
 from tidemill_apps.articles import metrics as metrics_module
 from tidemill_apps.articles.settings import ArticlesSettings
-from tidemill_apps.common.provider_client import ProviderAccount
+from tidemill_apps.common.model_clients import ProviderAccount
 
 
 async def metrics(blog: Blog) -> dict[str, float]:

@@ -20,7 +20,7 @@ from tests.apps.articles.web_kit import Blog, blog_in
 from tidemill.web.server import listen
 from tidemill_apps.articles.samples import SampleArticle, load_samples
 from tidemill_apps.common.minilm import DIMENSIONS, MiniLM, create_server, main
-from tidemill_apps.common.provider_client import ProviderAccount
+from tidemill_apps.common.model_clients import ProviderAccount
 
 ENGLISH, CHINESE = load_samples()[0::2], load_samples()[1::2]
 MODEL = MiniLM()

@@ -20,7 +20,7 @@ from tidemill_apps.articles import service
 from tidemill_apps.articles.samples import load_samples
 from tidemill_apps.articles.service import EMBEDDINGS_POOL
 from tidemill_apps.articles.status import EmbeddingProgress
-from tidemill_apps.common.provider_client import ProviderAccount
+from tidemill_apps.common.model_clients import ProviderAccount
 
 FOLDER = Path(service.__file__).parent
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tidemill import Tidemill
 from tidemill_apps.articles.service import Articles
 from tidemill_apps.articles.settings import ArticlesSettings
-from tidemill_apps.common.provider_client import ProviderAccount
+from tidemill_apps.common.model_clients import ProviderAccount
 
 
 def work(name: str, folder: str, provider: str, qdrant: str) -> None:

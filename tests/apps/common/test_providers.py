@@ -28,7 +28,7 @@ from tidemill.testing.simulator import (
     embed_text,
 )
 from tidemill_apps.common import providers
-from tidemill_apps.common.provider_client import (
+from tidemill_apps.common.model_clients import (
     AnswerUnusable,
     ChatModel,
     EmbeddingModel,

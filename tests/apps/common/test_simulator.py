@@ -14,7 +14,7 @@ import pytest
 from tidemill.clock import SystemClock
 from tidemill.testing.simulator import Quota, SimulatorCall, embed_text
 from tidemill_apps.common import providers
-from tidemill_apps.common.provider_client import ProviderAccount, ProviderName
+from tidemill_apps.common.model_clients import ProviderAccount, ProviderName
 from tidemill_apps.common.providers import run_simulator, use_simulator
 
 QUOTAS = [Quota.rolling("requests", 5)]

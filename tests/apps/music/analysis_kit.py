@@ -10,7 +10,7 @@ from typing import Any
 from tidemill import Context, Job, JobHandle, Limit, Pool, Retry, Task, Tidemill, testing
 from tidemill.testing import AsyncKit
 from tidemill.testing.simulator import Quota, ReplyFaults, RequestLog, SimulatorOptions
-from tidemill_apps.common.provider_client import ProviderAccount
+from tidemill_apps.common.model_clients import ProviderAccount
 from tidemill_apps.common.providers import open_chat_model, open_embedding_model, run_simulator, use_simulator
 from tidemill_apps.music import tasks
 from tidemill_apps.music.connections import simulate_descriptions

@@ -15,7 +15,7 @@ from tests.apps.music.subsonic_server import MusicServer
 from tests.apps.music.worker_process import Shifted
 from tidemill import TimeOfDay
 from tidemill.testing.simulator import Quota, RefusalCause
-from tidemill_apps.music.pipeline import PipelineStartRequest
+from tidemill_apps.music.pipeline_control import PipelineStartRequest
 from tidemill_apps.music.pipeline_state import PipelineStage, PipelineState
 from tidemill_apps.music.sync import sync_library
 

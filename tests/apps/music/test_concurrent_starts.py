@@ -13,7 +13,12 @@ from tests.apps.music.virtual_kit import music_environment
 from tidemill import Filter, Job, State, Tidemill
 from tidemill_apps.common.status import LIVE_STATES
 from tidemill_apps.music.limits import PIPELINE_QUEUE
-from tidemill_apps.music.pipeline import ENQUEUE_TASK, Pipeline, PipelineStartRequest, PipelineStartResult
+from tidemill_apps.music.pipeline_control import (
+    ENQUEUE_TASK,
+    Pipeline,
+    PipelineStartRequest,
+    PipelineStartResult,
+)
 from tidemill_apps.music.pipeline_state import PipelineStage
 from tidemill_apps.music.service import Music
 from tidemill_apps.music.settings import MusicSettings

@@ -10,10 +10,10 @@ import pytest
 
 from tests.apps.music.virtual_kit import music_environment
 from tidemill import Tidemill
-from tidemill_apps.common.provider_client import ProviderAccount
+from tidemill_apps.common.model_clients import ProviderAccount
 from tidemill_apps.music.connections import MusicConnections
 from tidemill_apps.music.llm import ANSWER_SCHEMA, SYSTEM_PROMPT, format_songs
-from tidemill_apps.music.pipeline import PipelineStartRequest
+from tidemill_apps.music.pipeline_control import PipelineStartRequest
 from tidemill_apps.music.settings import PriceSettings, load_settings
 from tidemill_apps.music.tables import Song
 

@@ -17,7 +17,7 @@ from tidemill import Filter, State, Tidemill
 from tidemill.testing.simulator import ReplyFaults, SimulatorOptions
 from tidemill_apps.music import tasks
 from tidemill_apps.music.limits import FULL_QUEUE
-from tidemill_apps.music.pipeline import PipelineRetryResult
+from tidemill_apps.music.pipeline_control import PipelineRetryResult
 from tidemill_apps.music.service import Music
 from tidemill_apps.music.settings import MusicSettings
 from tidemill_apps.music.status import RETRY_COMMAND

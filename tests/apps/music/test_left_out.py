@@ -16,7 +16,7 @@ from tidemill.testing.simulator import ReplyFaults, SimulatorOptions, SimulatorR
 from tidemill.testing.simulator.provider import SimulatorExchange
 from tidemill_apps.common.status import LIVE_STATES
 from tidemill_apps.music.limits import PIPELINE_QUEUE
-from tidemill_apps.music.pipeline import PipelineStartRequest
+from tidemill_apps.music.pipeline_control import PipelineStartRequest
 from tidemill_apps.music.pipeline_state import PipelineStage
 from tidemill_apps.music.settings import SubsonicSettings
 

@@ -22,7 +22,7 @@ from tidemill_apps.common.database import Database
 from tidemill_apps.common.live_settings import KeyValueTable, LiveSettingsTable
 from tidemill_apps.music.library import Library
 from tidemill_apps.music.limits import EMBEDDING_QUEUE, FULL_QUEUE, METADATA_QUEUE, WORK_QUEUES
-from tidemill_apps.music.pipeline import PipelineStartRequest
+from tidemill_apps.music.pipeline_control import PipelineStartRequest
 from tidemill_apps.music.service import Music
 from tidemill_apps.music.settings import LiveSettings, MusicSettings
 from tidemill_apps.music.tables import metadata, system_settings

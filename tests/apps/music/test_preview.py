@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from tests.apps.music.library_fixtures import track
 from tests.apps.music.virtual_kit import music_environment
 from tests.servers.program import HOST, free_port
-from tidemill_apps.common.provider_client import ProviderAccount
-from tidemill_apps.music.pipeline import PipelineStartRequest
+from tidemill_apps.common.model_clients import ProviderAccount
+from tidemill_apps.music.pipeline_control import PipelineStartRequest
 from tidemill_apps.music.settings import CallSettings, PriceSettings, SubsonicSettings
 
 SESAME = "sesame"

@@ -21,11 +21,11 @@ from tidemill.testing.simulator import (
     SimulatorServer,
 )
 from tidemill.web import HTTPError
-from tidemill_apps.common.provider_client import ProviderAccount
+from tidemill_apps.common.model_clients import ProviderAccount
 from tidemill_apps.music import search
 from tidemill_apps.music.connections import simulate_descriptions
 from tidemill_apps.music.limits import CALLS_POOL
-from tidemill_apps.music.pipeline import PipelineStartRequest
+from tidemill_apps.music.pipeline_control import PipelineStartRequest
 from tidemill_apps.music.service import Music
 from tidemill_apps.music.settings import CallSettings, MusicSettings
 from tidemill_apps.music.tables import SongStatus, Track

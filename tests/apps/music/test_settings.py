@@ -11,7 +11,7 @@ from tests.apps.music.virtual_kit import MusicEnvironment, music_environment
 from tidemill import ConfigurationError, TimeOfDay
 from tidemill_apps.common.live_settings import LiveSettingsTable
 from tidemill_apps.music.limits import EMBEDDING_QUEUE, FULL_QUEUE, METADATA_QUEUE, LiveSettingsSync
-from tidemill_apps.music.pipeline import PipelineStartRequest
+from tidemill_apps.music.pipeline_control import PipelineStartRequest
 from tidemill_apps.music.settings import LiveSettings, load_settings
 from tidemill_apps.music.tables import system_settings
 

@@ -15,7 +15,7 @@ from tests.apps.music.library_fixtures import add_songs, column, track
 from tests.apps.music.subsonic_server import MusicServer
 from tests.apps.music.virtual_kit import MusicEnvironment, music_environment
 from tidemill_apps.music.library import Library
-from tidemill_apps.music.pipeline import PipelineStartRequest
+from tidemill_apps.music.pipeline_control import PipelineStartRequest
 from tidemill_apps.music.search import SimilarityIndex
 from tidemill_apps.music.subsonic import SubsonicClient
 from tidemill_apps.music.sync import (

@@ -13,7 +13,7 @@ from tests.apps.music.analysis_kit import AnalysisEnvironment, analysis_environm
 from tests.apps.music.library_fixtures import add_songs, column, track
 from tidemill import Job, State
 from tidemill.testing.simulator import ReplyFaults, embed_text
-from tidemill_apps.common.provider_client import EmbeddingModel
+from tidemill_apps.common.model_clients import EmbeddingModel
 from tidemill_apps.music.library import Library
 from tidemill_apps.music.llm import format_vector_text
 from tidemill_apps.music.tables import Song, SongStatus, unpack_vector

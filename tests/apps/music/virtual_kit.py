@@ -24,10 +24,10 @@ from tidemill.testing.simulator import SimulatorServer as ProviderServer
 from tidemill.web import Role
 from tidemill.web.asgi import Dashboard
 from tidemill_apps.common.live_settings import declare_live_settings
-from tidemill_apps.common.provider_client import ProviderAccount
+from tidemill_apps.common.model_clients import ProviderAccount
 from tidemill_apps.music.connections import simulate_descriptions
 from tidemill_apps.music.pages import declare_pages
-from tidemill_apps.music.pipeline import PipelineStartRequest
+from tidemill_apps.music.pipeline_control import PipelineStartRequest
 from tidemill_apps.music.pipeline_state import PipelineStage
 from tidemill_apps.music.routes import declare_routes
 from tidemill_apps.music.service import Music

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tidemill import Tidemill
 from tidemill.clock import SystemClock
-from tidemill_apps.common.provider_client import EmbeddingModel, EmbeddingResult
+from tidemill_apps.common.model_clients import EmbeddingModel, EmbeddingResult
 from tidemill_apps.music.connections import OpenMusicConnections
 from tidemill_apps.music.service import Music
 from tidemill_apps.music.settings import load_settings

@@ -23,7 +23,7 @@ from tidemill.testing.simulator import (
 from tidemill.web import Role, dashboard
 from tidemill_apps.common.object_storage import StorageSettings
 from tidemill_apps.common.speech import SpeechSettings
-from tidemill_apps.podcasts.feed import FeedRoutes
+from tidemill_apps.podcasts.feed import PodcastFeedRoutes
 from tidemill_apps.podcasts.pages import PodcastPages
 from tidemill_apps.podcasts.routes import PodcastRoutes
 from tidemill_apps.podcasts.service import Podcasts
@@ -48,7 +48,7 @@ class Studio:
             **settings,
         }
         self.podcasts = Podcasts(self.app, PodcastsSettings(**given))
-        self.feeds = FeedRoutes(self.podcasts)
+        self.feeds = PodcastFeedRoutes(self.podcasts)
         self.feeds.declare()
         PodcastRoutes(self.podcasts, self.feeds).declare()
         PodcastPages(self.podcasts, self.feeds).declare()

@@ -15,7 +15,7 @@ from tests.apps.podcasts.service_kit import simulated_speech, speech_simulator
 from tidemill.testing.simulator import Quota
 from tidemill.testing.simulator.speech import speak_text
 from tidemill_apps.common.audio import AudioError, check_part, count_seconds, decode, run_program
-from tidemill_apps.common.provider_client import AnswerUnusable
+from tidemill_apps.common.model_clients import AnswerUnusable
 from tidemill_apps.common.speech import (
     SpeechSettings,
     SpeechUnavailable,

@@ -10,7 +10,7 @@ from msgspec import Meta
 from tidemill.errors import WebhookNotFound
 from tidemill.http_routes.routes import Role, Route
 from tidemill.notifications.alerts import AlertView
-from tidemill.notifications.webhook_records import NewWebhook
+from tidemill.notifications.webhook_definitions import NewWebhook
 from tidemill.notifications.webhooks import WebhookView
 from tidemill.web.api.schemas import ResponseBody
 from tidemill.web.request import RouteRequest

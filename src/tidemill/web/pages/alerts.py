@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from tidemill.http_routes.routes import PageResponse, Redirect, Role, Route
-from tidemill.notifications.webhook_records import NewWebhook, WebhookEvent
+from tidemill.notifications.webhook_definitions import NewWebhook, WebhookEvent
 from tidemill.web.api.schemas import Name
 from tidemill.web.request import RouteRequest
 

@@ -292,6 +292,6 @@ class ChildRunner:
 
 
 def _retry_policy(run: RunRequest, definition: TaskDefinition) -> Retry:
-    """Returns the retry policy of the job: of `definition` if that is the job's task, else the one that the
-    worker sent."""
+    """Returns the retry policy of the job. It comes from `definition` if that is the job's task, and else
+    from the worker."""
     return definition.retry if definition.name == run.job.task else Retry(**run.policy)  # type: ignore[arg-type]

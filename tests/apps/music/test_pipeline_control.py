@@ -13,7 +13,7 @@ from tests.servers.program import HOST, free_port
 from tidemill import ConfigurationError, Filter, Job, State
 from tidemill.testing.simulator import Disruption, RefusalCause, ReplyFaults, SimulatorOptions
 from tidemill_apps.music.limits import CALLS_POOL, FULL_QUEUE, METADATA_QUEUE, PIPELINE_QUEUE, WORK_QUEUES
-from tidemill_apps.music.pipeline import PipelineStartRequest
+from tidemill_apps.music.pipeline_control import PipelineStartRequest
 from tidemill_apps.music.pipeline_state import PipelineStage
 from tidemill_apps.music.settings import SubsonicSettings
 from tidemill_apps.music.subsonic import SubsonicError
