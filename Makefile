@@ -73,10 +73,11 @@ chaos: setup  ## the long run: kills and stops on every store, simulated histori
 	TIDEMILL_CHAOS_SECONDS=$(CHAOS_SECONDS) TIDEMILL_CHAOS_RATE=$(CHAOS_RATE) TIDEMILL_CHAOS_CONCURRENCY=100 \
 		TIDEMILL_HISTORIES=$(HISTORIES) TIDEMILL_QUOTA_SEEDS=30 TIDEMILL_HTTP_SEEDS=3 TIDEMILL_SLOW_CONNECTION_RUNS=3 TIDEMILL_NETWORK_ROUNDS=50 \
 		TIDEMILL_LOCKSTEP_EXAMPLES=$(LOCKSTEP) TIDEMILL_EVERY_ZONE=1 TIDEMILL_SCHEDULES=10000 TIDEMILL_KILLED_LEADERS=50 TIDEMILL_KILLED_FLOWS=100 TIDEMILL_NEW_FILES=1000 \
-		TIDEMILL_FAN_OUT=10000 TIDEMILL_FUZZ=200 TIDEMILL_MUSIC_FULL=1 TIDEMILL_PODCASTS_FULL=1 \
+		TIDEMILL_FAN_OUT=10000 TIDEMILL_FUZZ=200 TIDEMILL_MUSIC_FULL=1 TIDEMILL_PODCASTS_FULL=1 TIDEMILL_FEEDS_FULL=1 \
 		$(BIN)/python -m pytest -o timeout=3600 tests/chaos tests/simulation/test_histories.py tests/simulation/flows \
 		tests/quotas tests/schedules tests/flows/test_processes.py tests/flows/test_wide_fan_out.py tests/stores/redis/test_script_duration.py tests/web/test_fuzz.py \
 		tests/apps/music/test_acceptance.py tests/apps/podcasts/test_generation.py tests/apps/podcasts/test_kills.py \
+		tests/apps/feeds/test_server_log.py tests/apps/feeds/test_service.py tests/apps/feeds/test_strict_site.py \
 		$(foreach store,sqlite redis postgres,tests/conformance/test_$(store).py::test_lockstep_with_memory)
 
 mutants: setup  ## change single lines of core, engine, worker and feedback and list what no test notices (MUTANTS, JOBS, ARGS)

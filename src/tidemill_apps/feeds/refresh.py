@@ -11,7 +11,7 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from tidemill import Context, GiveUp, Pool, RetryAfter, SnoozeFor
+from tidemill import ConfigurationError, Context, GiveUp, Pool, RetryAfter, SnoozeFor
 from tidemill_apps.feeds.article_store import ArticleStore
 from tidemill_apps.feeds.documents import FeedDocument, UnreadableFeed
 from tidemill_apps.feeds.due_times import DelayReason, NextRun, count_redirect, site_wait
@@ -129,7 +129,10 @@ class FeedRun:
 
                 async def reserve(url: str) -> None:
                     key = self._refresh.site_of(url)
-                    await stack.enter_async_context(self._ctx.spend(self._refresh.pool, key=key))
+                    try:
+                        await stack.enter_async_context(self._ctx.spend(self._refresh.pool, key=key))
+                    except ConfigurationError:  # two requests of one run never fit into the limit
+                        raise self._explain_second_request(key, url) from None
 
                 if claimed != site:
                     if claimed is not None:
@@ -151,6 +154,12 @@ class FeedRun:
         if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
             wait = site_wait(answer.retry_after, answer.headers, self._refresh.now())
             raise SiteRefused(self._refresh.site_of(answer.url), wait)
+
+    def _explain_second_request(self, site: str, url: str) -> FeedFailure:
+        """Returns the failure of a run that needs a second request to a site that is too slow for it. The URL
+        that a page named is stored, so another attempt begins there; a redirect would begin anew."""
+        problem = f"{site} allows no second request soon enough, and {mask_url(url)} needs one"
+        return FeedFailure(f"{problem}; give the feed this URL", retryable=self._discovered)
 
     async def _explain(self, error: FetchError, site: str) -> Exception:
         """Returns the failure of a fetch without an answer. If nothing could be reached in the last minute,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ from tidemill_apps.feeds.service import Feeds
 from tidemill_apps.feeds.settings import FeedsSettings
 
 PATIENCE = 30.0
+FULL_SIZE = "TIDEMILL_FEEDS_FULL" in os.environ
+"""True for the long run: a thousand feeds instead of a hundred."""
 T = TypeVar("T")
 QUICK_SETTINGS: dict[str, Any] = {
     "allowed_addresses": ("127.0.0.0/8",),

@@ -188,6 +188,28 @@ async def test_a_redirect_takes_a_unit_of_the_site_that_it_leads_to_s3(tmp_path:
         assert (await bench.get(feeds[0])).url.endswith("/a")  # a 302 is never stored
 
 
+async def test_a_redirect_that_its_own_slow_site_cannot_serve_is_a_failure(tmp_path: Path) -> None:
+    async with bench_in(tmp_path, site_seconds=60.0) as bench:
+        bench.server.answers["/old"] = lambda _: web.Response(status=301, headers={"location": "/new"})
+        feed = await bench.add("/old")
+        async with bench.run_worker():
+            failed = await bench.wait_for_status(feed, "failed")
+        assert bench.server.url("/new") in str(failed.last_fetch_error)
+        assert [seen.path for seen in bench.server.log] == ["/old"]
+        assert abs(await next_tick(bench, feed.id) - time.time() - 3600) < 30
+
+
+async def test_a_feed_found_in_a_page_of_a_slow_site_waits_for_its_turn_s3(tmp_path: Path) -> None:
+    page = '<html><head><link rel="alternate" type="application/rss+xml" href="/real"></head></html>'
+    async with bench_in(tmp_path, site_seconds=6.0) as bench:
+        bench.server.answers["/page"] = lambda _: web.Response(text=page, content_type="text/html")
+        feed = await bench.add("/page")
+        async with bench.run_worker():
+            done = await bench.wait_for_status(feed, "success")
+        assert done.url == bench.server.url("/real")
+        assert min(site_gaps(bench.server.log)) >= 6.0
+
+
 async def test_a_redirect_never_leads_onto_another_feed(bench: FeedBench) -> None:
     bench.server.answers["/old"] = lambda _: web.Response(status=301, headers={"location": "/new"})
     feed, _ = await bench.add("/old"), await bench.add("/new")

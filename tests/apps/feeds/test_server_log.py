@@ -16,18 +16,11 @@ import pytest
 
 from tests.apps.feeds.feed_server import FeedServer, feed_server
 from tests.apps.feeds.politeness import score
-from tests.apps.feeds.service_kit import QUICK_SETTINGS, FeedBench, until
+from tests.apps.feeds.service_kit import FULL_SIZE, QUICK_SETTINGS, FeedBench, until
 from tidemill_apps.feeds.feed_schedules import schedule_name
 from tidemill_apps.feeds.feed_store import NewFeed
 
-FEEDS, HOSTS, WORKERS = (
-    int(os.environ.get(f"FEEDS_LOG_{name}", value))
-    for name, value in (
-        ("FEEDS", "100"),
-        ("HOSTS", "20"),
-        ("WORKERS", "2"),
-    )
-)
+FEEDS, HOSTS, WORKERS = (1000, 200, 4) if FULL_SIZE else (100, 20, 2)
 SITE_SECONDS, JITTER, DUE_PER_SECOND = 1.0, 1.0, 10
 SETTINGS = {**QUICK_SETTINGS, "site_seconds": SITE_SECONDS, "jitter": JITTER, "check_seconds": 2.0}
 ROUND_SECONDS = 60 + FEEDS / 5

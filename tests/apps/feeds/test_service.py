@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -11,14 +10,14 @@ import redis.asyncio
 import structlog
 from aiohttp import web
 
-from tests.apps.feeds.service_kit import bench_in, until
+from tests.apps.feeds.service_kit import FULL_SIZE, bench_in, until
 from tests.apps.feeds.web_kit import site_in
 from tidemill import ConfigurationError, Tidemill
 from tidemill_apps.feeds.due_times import DAY_SECONDS
 from tidemill_apps.feeds.feed_store import NewFeed
 from tidemill_apps.feeds.settings import FeedsSettings, load_settings
 
-FEEDS_IN_REDIS = int(os.environ.get("FEEDS_IN_REDIS", "100"))
+FEEDS_IN_REDIS = 1000 if FULL_SIZE else 100
 MAX_REDIS_BYTES = 600_000 + 4_400 * FEEDS_IN_REDIS
 """Connections, and a schedule and a finished job per feed. A thousand feeds take at most 5 MB."""
 LOG_FIELDS = {"jobId", "feedId", "feedUrl", "attempt", "priority", "duration"}
