@@ -47,10 +47,10 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The stored state of one step.
 
     - `begun`: the wall time when the step began.
-    - `by`: the call that began the step last.
+    - `by`: the attempt that began the step last.
     - `kept`: the wall time when the result was stored.
     - `result`: the result as JSON, None until there is one.
-    - `unknown`: how often the step began again without knowing the end of an earlier call."""
+    - `unknown`: how often the step began again although it was unknown whether an earlier call was paid."""
 
     step: StepKey
     paid: bool

@@ -157,7 +157,8 @@ def guess_limit(
 
 
 def raise_guesses(pool: PoolSettings, learned: LearnedLimits, wall: float) -> LearnedLimits:
-    """Returns the learned limits after a successful call. Guesses are raised if it is time."""
+    """Returns the learned limits after a successful call. A guessed limit rises step by step, up to the
+    declared amount."""
     after = learned
     for limit in pool.limits:
         learned_limit = learned_limit_in_force(learned, limit, wall)

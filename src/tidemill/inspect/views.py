@@ -63,7 +63,7 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     - `latency`: how long the oldest ready job has been ready
     - `next_due`: when the next scheduled job becomes ready
     - `last_ended`: when a job last finished
-    - `processed`: jobs that are done or failed for good, without archived jobs, in the last 24 hours
+    - `processed`: jobs that ran and are done or failed for good, in the last 24 hours
     - `failed`, `cancelled`, `retried`, `reclaimed`: in the last 24 hours
     - `dropped_early`: finished jobs that were deleted before their retention age, in the last 24 hours
     - `settings`: the settings in force: the override merged with the `declared` ones

@@ -75,8 +75,8 @@ class ArticleStore:
             return int((await connection.execute(query)).scalar_one())
 
     async def _load_known(self, connection: AsyncConnection, feed_id: str) -> list[KnownArticle]:
-        """Returns the articles that the feed has or had. An article of another program has no key yet, and
-        an article that was pruned has a key only."""
+        """Returns the articles that the feed has or had. The result includes articles that another program
+        wrote into the table, and articles that were deleted by the retention."""
         articles, keys = self._feeds.tables.articles, self._feeds.tables.article_keys
         stored = await connection.execute(
             select(articles.c.id, articles.c.url).where(articles.c.feed_id == feed_id)

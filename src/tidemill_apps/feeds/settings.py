@@ -30,11 +30,11 @@ RefreshInterval = Annotated[int, Meta(ge=1, le=MAX_INTERVAL_MINUTES)]
 
 
 class FeedsSettings(EnvironmentSettings, frozen=True, kw_only=True):
-    """The settings and their defaults. Durations are seconds.
+    """The settings and their defaults. Durations are seconds, except `default_interval`.
 
     - `contact`: a URL or an email address in the User-Agent, so that a site can reach the operator.
-    - `concurrency`: concurrent fetches over all workers; `slow_concurrency` of them may fetch feeds whose
-      last fetch timed out.
+    - `concurrency`: the most fetches at the same time, over all workers.
+    - `slow_concurrency`: the most fetches at the same time of feeds whose last fetch timed out.
     - `site_seconds`: minimum time between two requests to one site.
     - `jitter`: how late after its claim a request may reach the site.
     - `independent_sites`: domains whose subdomains are sites of their own, such as blogspot.com.

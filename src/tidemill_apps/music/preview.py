@@ -88,8 +88,8 @@ class PreviewPlanner:
         )
 
     def _cost(self, songs: Mapping[str, int], batches: Mapping[str, int]) -> float:
-        """Returns the predicted cost: the price of each real call, and of the tokens of the songs. `songs`
-        and `batches` are the numbers of songs and jobs per queue."""
+        """Returns the predicted cost; calls to a simulator cost nothing. `songs` and `batches` are the
+        numbers of songs and of jobs, by queue."""
         price, simulated = self._settings.price, find_simulated_providers(self._settings)
         cost = 0.0
         for queue, jobs in batches.items():

@@ -1,9 +1,9 @@
 """The server's wall clock and boot clock, for workers on many machines. The wall clocks of workers do not
 matter.
 
-Boot time is the server's wall time minus a `shift` that is stored in the schema. Each store object sends the
-boot time that it expects. If the server's boot time differs, the server's wall clock was set, and the SQL
-function `read_clock` corrects the shift. Only tests inject a clock."""
+PostgreSQL has no boot clock. The SQL function `read_clock` computes one: the server's wall time minus a
+stored number. When the server's wall clock is set, the function corrects this number, so the boot clock does not
+jump."""
 
 from __future__ import annotations
 

@@ -92,8 +92,8 @@ def _prune_documents(transaction: SqliteTransaction, limit: int) -> int:
 
 
 def _expired_documents(transaction: SqliteTransaction) -> Iterator[tuple[DocumentKind, str]]:
-    """Yields (kind, id) of all expired documents, read page by page. Flows that cannot be deleted yet could
-    fill the first page."""
+    """Yields (kind, id) of all expired documents. Reads all pages, because flows that must stay could fill
+    the first page."""
     last: tuple[float, str, str] | None = (-math.inf, "", "")
     while last is not None:
         rows = transaction.execute(
