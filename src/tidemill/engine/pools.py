@@ -189,8 +189,8 @@ def problem_with_needs(records: Records, jobs: Sequence[NewJob]) -> str | None:
 
 
 def problem_with_deferred(records: Records, job: Job, deferred: tuple[Need, ...]) -> str | None:
-    """Returns an error text if the job can never get all its units (P18); None if it can. `deferred`: units that
-    its handler requested while it ran."""
+    """Returns an error text if the job can never get all its units (P18); None if it can. `deferred`: the
+    units that its handler requested while it ran."""
     problems = (problem_with_need(records.pool_ledger, need) for need in combine_needs(job.needs, deferred))
     return next((problem for problem in problems if problem), None)
 

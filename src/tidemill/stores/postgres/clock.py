@@ -2,8 +2,8 @@
 matter.
 
 PostgreSQL has no boot clock. The SQL function `read_clock` computes one: the server's wall time minus a
-stored number. When the server's wall clock is set, the function corrects this number, so the boot clock does not
-jump."""
+stored number. When the server's wall clock is set, the function corrects this number, so the boot clock does
+not jump."""
 
 from __future__ import annotations
 
