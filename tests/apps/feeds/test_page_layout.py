@@ -37,7 +37,7 @@ REFUSED_URL = f"javascript:harmed=1//{script_value('outline')}"
 """No URL of a feed, but another program may write it into the table."""
 
 
-class Pages(NamedTuple):
+class FeedBrowserSite(NamedTuple):
     """The running application. `paths` are its pages; `server` answers for the sites."""
 
     site: Site
@@ -79,7 +79,7 @@ def write_rows(folder: Path, feed_id: str) -> None:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def pages(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pages]:  # noqa: F811 - it is that one
+async def pages(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FeedBrowserSite]:  # noqa: F811 - it is that one
     folder: Path = tmp_path_factory.mktemp("feeds")
     (folder / "tidemill.toml").write_text(SETTINGS)
     async with feed_server() as server:
@@ -98,7 +98,7 @@ async def pages(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> A
             waiting = await add_feed(page, site, server.url("/wait", "127.0.0.3"))
             await window.close()
             assert window.troubles == []
-            yield Pages(site, server, folder, ("/feeds", hostile, changed, waiting, "/feeds/opml"))
+            yield FeedBrowserSite(site, server, folder, ("/feeds", hostile, changed, waiting, "/feeds/opml"))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ async def pages(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> A
 )
 @pytest.mark.parametrize("language", ["en-US", "zh-CN"])
 async def test_nothing_is_cut_off_unreadable_or_executed(
-    pages: Pages,
+    pages: FeedBrowserSite,
     browser: Browser,  # noqa: F811 - as above
     size: tuple[int, int],
     theme: str,
@@ -127,7 +127,7 @@ async def test_nothing_is_cut_off_unreadable_or_executed(
     assert window.troubles == []
 
 
-async def test_the_dialog_is_readable_on_a_phone(pages: Pages, browser: Browser) -> None:  # noqa: F811 - as above
+async def test_the_dialog_is_readable_on_a_phone(pages: FeedBrowserSite, browser: Browser) -> None:  # noqa: F811 - as above
     viewport = {"width": PHONE[0], "height": PHONE[1]}
     window = await pages.site.window(browser, viewport=viewport, locale="zh-CN")
     page = await window.open("/feeds")
@@ -138,7 +138,7 @@ async def test_the_dialog_is_readable_on_a_phone(pages: Pages, browser: Browser)
     assert window.troubles == []
 
 
-async def test_a_feed_is_added_refreshed_and_paused(pages: Pages, browser: Browser) -> None:  # noqa: F811 - as above
+async def test_a_feed_is_added_refreshed_and_paused(pages: FeedBrowserSite, browser: Browser) -> None:  # noqa: F811 - as above
     window = await pages.site.window(browser, locale="en-GB")
     page = await window.open("/feeds")
     await add_feed(page, pages.site, pages.server.url("/tides", "127.0.0.4"))
@@ -155,7 +155,7 @@ async def test_a_feed_is_added_refreshed_and_paused(pages: Pages, browser: Brows
     assert window.troubles == []
 
 
-async def test_an_import_names_the_first_refused_outline(pages: Pages, browser: Browser) -> None:  # noqa: F811 - as above
+async def test_an_import_names_the_first_refused_outline(pages: FeedBrowserSite, browser: Browser) -> None:  # noqa: F811 - as above
     imported = pages.server.url("/imported", "127.0.0.5")
     urls = (imported, REFUSED_URL, *(f"file:///{number}" for number in range(30)))
     outlines = "".join(f'<outline text="潮汐" xmlUrl="{escape(url)}"/>' for url in urls)
