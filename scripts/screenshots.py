@@ -15,12 +15,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from aiohttp import web
 from playwright.async_api import Browser, Page, async_playwright
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.browser.conftest import FLAGS  # noqa: E402 - needs the path set above
+from tests.apps.feeds.feed_server import AnswerFunction, answer_rss, feed_server  # noqa: E402 - needs the path set above
+from tests.browser.conftest import FLAGS  # noqa: E402 - as above
 
 IMAGES = ROOT / "docs" / "images"
 FOLDER = IMAGES / "dashboard"
@@ -56,6 +58,15 @@ PODCASTS = (
     ("Queues", "# Why\n\nA queue smooths a burst.\n\n# How\n\nA worker takes a job and reports its end."),
 )
 
+FEEDS: dict[str, AnswerFunction] = {
+    "/tide-mills": lambda _: answer_rss("Tide mills", "The mill of Birlot", "Sluices", "Flour"),
+    "/harbour-news": lambda _: answer_rss("Harbour news", "High water", cache_control="max-age=20000"),
+    "/river-log": lambda _: answer_rss("River log", "Low water", extra="<ttl>600</ttl>"),
+    "/busy": lambda _: web.Response(status=503, headers={"retry-after": "7200"}),
+    "/closed": lambda _: web.Response(status=410),
+}
+FEED_SETTINGS = {"FEEDS_ALLOWED_ADDRESSES": "127.0.0.0/8"}
+
 
 async def main() -> None:
     async with async_playwright() as playwright:
@@ -68,6 +79,7 @@ async def main() -> None:
         await _music(browser)
         await _articles(browser)
         await _podcasts(browser)
+        await _feeds(browser)
 
 
 async def _dashboard(browser: Browser) -> None:
@@ -117,6 +129,25 @@ async def _podcasts(browser: Browser) -> None:
         await page.set_viewport_size(PHONE)
         await page.goto(f"{HERE}/podcasts/2")
         await page.screenshot(path=IMAGES / "applications" / "podcasts-on-a-phone.png")
+
+
+async def _feeds(browser: Browser) -> None:
+    """Takes the list of feeds, and one feed on a phone."""
+    async with feed_server() as server, _up("feeds", FEED_SETTINGS) as link:
+        server.answers.update(FEEDS)
+        page = await _signed_in(browser, link)
+        places = []
+        for number, path in enumerate(FEEDS, start=1):
+            await page.goto(f"{HERE}/feeds")
+            await page.click("[data-opens-dialog=add]")
+            await page.fill("#add input[name=url]", server.url(path, f"127.0.0.{number}"))
+            await page.click("#add button.primary")
+            await page.locator("[sse-swap=runs] table").wait_for()
+            places.append(page.url.partition("?")[0])
+        await _take_of(page, "feeds")
+        await page.set_viewport_size(PHONE)
+        await page.goto(places[0])
+        await page.screenshot(path=IMAGES / "applications" / "feeds-on-a-phone.png")
 
 
 async def _take_of(page: Page, application: str) -> None:

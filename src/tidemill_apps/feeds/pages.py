@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from tidemill.web import PageResponse, Redirect, Role, RouteRequest
+from tidemill_apps.feeds.addresses import InvalidFeedUrl
 from tidemill_apps.feeds.feed_store import Feed
 from tidemill_apps.feeds.routes import FeedActions, FeedsQuery, NewFeedBody, OpmlBody
 from tidemill_apps.feeds.service import FEEDS_QUEUE, MESSAGES, SITE_POOL
@@ -62,7 +63,7 @@ class FeedPages:
         feed = await self._actions.load(request)
         context = {
             "feed": self._shown(request, feed),
-            "site": self._feeds.site_of(feed.url),
+            "site": self._site_of(feed),
             "pool_name": SITE_POOL,
             "hours": await self._feeds.history.hours(self._feeds.now(), feed.id),
             "articles": await self._feeds.articles.find(feed.id, MAX_ARTICLES_SHOWN),
@@ -87,10 +88,11 @@ class FeedPages:
 
     async def import_opml(self, request: RouteRequest) -> Redirect:
         done = await self._actions.import_opml(request.body)
-        path, refused = f"/feeds/opml?import_id={done.import_id}", len(done.refused)
-        return MESSAGES.redirect(
-            request, path, "imported", added=done.added, known=done.known, refused=refused
-        )
+        path, counts = f"/feeds/opml?import_id={done.import_id}", {"added": done.added, "known": done.known}
+        if not done.refused:
+            return MESSAGES.redirect(request, path, "imported", refused=0, **counts)
+        refused = {"refused": done.refused_count, "first": done.refused[0]}
+        return MESSAGES.redirect(request, path, "imported_refused", **refused, **counts)
 
     async def delete(self, request: RouteRequest) -> Redirect:
         await self._feeds.delete(await self._actions.load(request))
@@ -111,6 +113,13 @@ class FeedPages:
         await self._feeds.schedules.resume(feed)
         return MESSAGES.redirect(request, f"/feeds/{feed.id}", "resumed")
 
+    def _site_of(self, feed: Feed) -> str | None:
+        """Returns the site, or None if another program stored a URL that cannot be fetched."""
+        try:
+            return self._feeds.site_of(feed.url)
+        except InvalidFeedUrl:
+            return None
+
     def _shown(self, request: RouteRequest, feed: Feed) -> dict[str, Any]:
         due, state = feed.next_run(self._feeds.now()), feed.state
         status = "paused" if state.paused else "gone" if state.gone else feed.last_fetch_status
@@ -119,6 +128,7 @@ class FeedPages:
             "state": state,
             "title": feed.title or mask_url(feed.url),
             "url": feed.url if request.user.role.may(Role.ADMIN) else mask_url(feed.url),
+            "redirect_url": mask_url(state.redirect_url or ""),
             "status": status or "new",
             "next_at": None if state.paused else due.at,
             "reason": due.reason.value,

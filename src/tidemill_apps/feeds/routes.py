@@ -86,12 +86,14 @@ class FeedReply(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class OpmlImportReply(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An import. `refused` has the first outlines whose URL cannot be fetched, with the reason."""
+    """An import. `refused_count` outlines have a URL that cannot be fetched; `refused` has the reasons of the
+    first ones."""
 
     import_id: str
     added: int
     known: int
     refused: tuple[str, ...] = ()
+    refused_count: int = 0
 
 
 class ImportProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,7 +167,13 @@ class FeedActions:
         import_id = new_import_id()
         added = len(await self.feeds.add(list(new.values()), import_id=import_id))
         listed = tuple(refused[:MAX_REFUSED_LISTED])
-        return OpmlImportReply(import_id=import_id, added=added, known=len(new) - added, refused=listed)
+        return OpmlImportReply(
+            import_id=import_id,
+            added=added,
+            known=len(new) - added,
+            refused=listed,
+            refused_count=len(refused),
+        )
 
     def _check_outlines(
         self, outlines: Iterable[OpmlOutline], body: OpmlBody

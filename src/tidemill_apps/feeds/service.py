@@ -205,7 +205,10 @@ def check_url(url: str) -> str:
     try:
         return parse_feed_url(url.strip()).url
     except InvalidFeedUrl as error:
-        raise InvalidFeed("url", f"{error}, is {mask_url(url)[:200]!r}; give the address of a feed") from None
+        problem = str(error).removeprefix("url: ")
+        raise InvalidFeed(
+            "url", f"{problem}, is {mask_url(url)[:200]!r}; give the address of a feed"
+        ) from None
 
 
 def new_import_id() -> str:
