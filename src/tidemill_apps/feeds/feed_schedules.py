@@ -14,6 +14,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from tidemill import JobRequest, ScheduleNotFound, Task, Tidemill, Unique
+from tidemill_apps.feeds.addresses import InvalidFeedUrl, parse_feed_url
 from tidemill_apps.feeds.due_times import PRIORITIES, NextRun, Urgency, is_overdue
 from tidemill_apps.feeds.feed_store import Feed, FeedStore
 from tidemill_apps.feeds.settings import RefreshInterval
@@ -109,7 +110,7 @@ class FeedSchedules:
         scheduled, restored, after = await self._names(), 0, ""
         while page := await self._feeds.find(after=after, limit=MAX_FEEDS_PER_PAGE):
             after, now = page[-1].id, self._now()
-            active = [feed for feed in page if not feed.state.paused]
+            active = [feed for feed in page if not feed.state.paused and await self._check_row(feed)]
             changed = [
                 feed
                 for feed in active
@@ -124,6 +125,21 @@ class FeedSchedules:
             if await self._feeds.get(name.removeprefix(NAME_PREFIX)) is None:
                 await self._app.schedules.remove(name)
         return restored
+
+    async def _check_row(self, feed: Feed) -> bool:
+        """Returns False if another program wrote a row that cannot be fetched. The row then has the error."""
+        try:
+            UUID(feed.id)
+            parse_feed_url(feed.url)
+        except InvalidFeedUrl as error:
+            problem = str(error)
+        except ValueError:
+            problem = f"id: must be a UUID, is {feed.id[:50]!r}"
+        else:
+            return True
+        if feed.last_fetch_error != problem:
+            await self._feeds.change(feed.id, last_fetch_status="failed", last_fetch_error=problem)
+        return False
 
     async def _names(self) -> set[str]:
         found: set[str] = set()

@@ -167,3 +167,19 @@ def test_the_payload_is_typed_s6(field: str, value: object) -> None:
     assert convert(good, FeedSnapshot).priority == "normal"
     with pytest.raises(ValidationError, match=field):
         convert({**good, field: value}, FeedSnapshot)
+
+
+async def test_a_row_with_a_bad_url_shows_why_and_stops_no_other_feed(bench: FeedBench) -> None:
+    """Another program wrote the row, so nothing has checked its URL."""
+    bad, good = await insert(bench, "/bad", None), await insert(bench, "/good", None)
+    await bench.change(bad, url="javascript:1")
+    await bench.feeds.schedules.check()
+    assert await next_tick(bench, good)
+    with pytest.raises(ScheduleNotFound):
+        await next_tick(bench, bad)
+    row = await bench.get(bad)
+    assert row.last_fetch_status == "failed"
+    assert (row.last_fetch_error or "").startswith("url: must begin")
+    await bench.change(bad, url=bench.server.url("/bad"))
+    await bench.feeds.schedules.check()
+    assert await next_tick(bench, bad)
