@@ -51,7 +51,7 @@ class PodcastReply(msgspec.Struct, frozen=True, kw_only=True):
     regenerate_at: float | None
 
 
-class PodcastFeedReply(msgspec.Struct, frozen=True, kw_only=True):
+class FeedUrlReply(msgspec.Struct, frozen=True, kw_only=True):
     """A new feed. `url` contains the secret token and is shown only here."""
 
     id: int
@@ -80,15 +80,7 @@ class PodcastRoutes:
             ("POST", f"{one}/generate", operator, self.generate, reply, None, "Generate a podcast again."),
             ("GET", f"{one}/audio", viewer, self.audio, File, None, "The audio of an episode."),
             ("GET", f"{one}/transcript", viewer, self.transcript, File, None, "The transcript as WebVTT."),
-            (
-                "POST",
-                "/api/podcast-feeds",
-                admin,
-                self.create_feed,
-                PodcastFeedReply,
-                FeedBody,
-                "Create a feed.",
-            ),
+            ("POST", "/api/podcast-feeds", admin, self.create_feed, FeedUrlReply, FeedBody, "Create a feed."),
             ("DELETE", "/api/podcast-feeds/{feed}", admin, self.revoke_feed, None, None, "Revoke a feed."),
         ):
             types: dict[str, Any] = {"body": sent, "response": response}
@@ -125,9 +117,9 @@ class PodcastRoutes:
     async def transcript(self, request: RouteRequest) -> File:
         return serve_media(self._podcasts, await load_podcast(self._podcasts, request), "vtt")
 
-    async def create_feed(self, request: RouteRequest) -> PodcastFeedReply:
+    async def create_feed(self, request: RouteRequest) -> FeedUrlReply:
         feed, url = await self._feeds.create(request.body.name)
-        return PodcastFeedReply(id=feed.id, name=feed.name, url=url)
+        return FeedUrlReply(id=feed.id, name=feed.name, url=url)
 
     async def revoke_feed(self, request: RouteRequest) -> None:
         if not await self._podcasts.episodes.revoke_feed(parse_id(request, "feed")):
