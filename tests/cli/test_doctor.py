@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -164,9 +165,8 @@ def test_an_override_is_noted(cli: Cli) -> None:
 def test_expired_leases_are_bad(cli: Cli) -> None:
     job = cli.send("a")
     cli.on_store(lambda store: claim(store, "mail", lease=0.0))
-    assert f"1 running job is past the lease, up to 0.0 s, such as {job}" in " ".join(
-        each["message"].replace("0.1 s", "0.0 s") for each in run_doctor(cli, 1)
-    )
+    messages = " ".join(each["message"] for each in run_doctor(cli, 1))
+    assert re.search(rf"1 running job is past the lease, up to \d\.\d s, such as {job}", messages)
 
 
 class LateClock(SystemClock):
