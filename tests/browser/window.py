@@ -85,8 +85,8 @@ async def accessibility_issues(page: Page) -> list[str]:
 
 
 async def overflowing_elements(page: Page) -> list[str]:
-    """Returns elements that stick out of the window and would need horizontal scrolling. A chart follows a new
-    window size a little later, so it gets up to 5 seconds."""
+    """Returns elements that stick out of the window and would need horizontal scrolling. A chart follows a
+    new window size a little later, so it gets up to 5 seconds."""
     for _ in range(50):
         if not (found := await _overflowing_now(page)):
             break
